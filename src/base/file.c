@@ -39,8 +39,8 @@ fn_status fn_file_read_at(int fd, const char *path, uint64_t offset, void *dst, 
         }
         if (got == 0) {
             return fn_fail(err, FN_E_IO,
-                           "%s: file ends early: wanted %zu bytes at offset %llu, found %zu", path, n,
-                           (unsigned long long)offset, n - left);
+                           "%s: file ends early: wanted %zu bytes at offset %llu, found %zu", path,
+                           n, (unsigned long long)offset, n - left);
         }
         at += got;
         left -= (size_t)got;

@@ -12,8 +12,8 @@ fn_status fn_json_parse(const char *text, size_t n, const char *name, json_t **o
     if (json_error_code(&detail) == json_error_out_of_memory) {
         return fn_fail_nomem(err, name, n);
     }
-    return fn_fail(err, FN_E_MODEL, "%s: not valid JSON at line %d, column %d: %s", name, detail.line,
-                   detail.column, detail.text);
+    return fn_fail(err, FN_E_MODEL, "%s: not valid JSON at line %d, column %d: %s", name,
+                   detail.line, detail.column, detail.text);
 }
 
 fn_status fn_json_read_file(const char *path, size_t max_bytes, json_t **out, fn_error *err) {

@@ -1,6 +1,7 @@
 /* base/json.h - strict JSON from files and bytes: jansson with our limits and messages.
  *
- * Duplicate keys, invalid UTF-8 and trailing text are refused; depth is bounded by jansson (2048). */
+ * Duplicate keys, invalid UTF-8 and trailing text are refused; depth is bounded by jansson (2048).
+ */
 #ifndef FN_BASE_JSON_H
 #define FN_BASE_JSON_H
 

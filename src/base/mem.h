@@ -1,7 +1,8 @@
 /* base/mem.h - the library's only way to the heap: sizes checked for overflow, huge blocks by mmap.
  *
  * Everything allocates through these, so that tests can count and fail allocations by wrapping the
- * C allocator at link time (tests/support/alloc_fail.h). Memory is freed with fn_free/fn_pages_free. */
+ * C allocator at link time (tests/support/alloc_fail.h). Memory is freed with
+ * fn_free/fn_pages_free. */
 #ifndef FN_BASE_MEM_H
 #define FN_BASE_MEM_H
 

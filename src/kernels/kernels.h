@@ -1,0 +1,121 @@
+/* kernels/kernels.h - one table of compute kernels per instruction set, picked when a model is
+ * loaded.
+ *
+ * Path:    layers/ call these through fn_kernels; ref/ avx2/ avx512/ implement them.
+ * Shapes:  at each entry; row-major, the last index is fastest; n, K, ... are counts of floats.
+ * Order:   results depend on the arguments of one row alone, never on how many rows, threads or
+ * calls the work was split into. Reductions ("dot order"): 16 partial sums, element i goes to lane
+ * i % 16 by fused multiply-add in ascending order, then lanes are added as a tree (8 + 8, 4 + 4, 2
+ * + 2, 1 + 1: lane j += lane j + half). exp and friends are one polynomial. So the three tables
+ * give the same bits. Threads: stateless.  Memory: no allocation; no read or write beyond the
+ * stated ranges. */
+#ifndef FN_KERNELS_KERNELS_H
+#define FN_KERNELS_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/matrix.h"
+
+typedef struct fn_matmul_args {
+    float *y; /* [rows, ldy], columns [32*tile_begin, min(32*tile_end, N)) are written */
+    size_t ldy;
+    const float *x; /* [rows, ldx], K used */
+    size_t ldx;
+    size_t rows;
+    const fn_matrix *w;
+    size_t tile_begin, tile_end;
+} fn_matmul_args;
+
+typedef struct fn_attention_args {
+    float *out;     /* [heads, Dv]: out_h = sum_i softmax(scale * q_h . k_i) v_i */
+    const float *q; /* [heads, ldq], Dh used */
+    size_t ldq;
+    size_t heads;          /* query heads that share this key head */
+    size_t head_dim;       /* Dh = Dv */
+    size_t n_keys;         /* >= 1 */
+    const float *const *k; /* [n_keys] rows of Dh, ascending position */
+    const float *const *v; /* [n_keys] rows of Dh */
+    float scale;
+    float *scores; /* scratch [heads, n_keys] */
+} fn_attention_args;
+
+typedef struct fn_delta_args {
+    float *state_out;      /* [dk, ld_state]: the state after this token (may equal state_in) */
+    const float *state_in; /* [dk, ld_state] */
+    size_t ld_state;
+    size_t dk;
+    size_t dv;      /* value columns handled here; columns are independent */
+    const float *q; /* [dk] normalised and scaled */
+    const float *k; /* [dk] normalised */
+    const float *v; /* [dv] */
+    float decay;    /* exp(g) */
+    float beta;
+    float *out; /* [dv] */
+} fn_delta_args;
+
+typedef struct fn_kernels {
+    const char *name; /* "ref", "avx2", "avx512" */
+
+    /* y = x W^T, by kind; order in kernels/matrix.h. NULL for kinds a table has no kernel for. */
+    void (*matmul[FN_MATRIX_KINDS])(const fn_matmul_args *a);
+
+    float (*dot)(const float *a, const float *b, size_t n);
+    /* y[i] = x[i] * s * (1 + w[i]),  s = 1 / sqrt(dot(x, x) / n + eps); y may be x */
+    void (*rms_norm)(float *y, const float *x, const float *w, size_t n, float eps);
+    /* y[i] = (x[i] * s * w[i]) * gate[i], s as above: the delta net's gated norm */
+    void (*rms_norm_gated)(float *y, const float *x, const float *w, const float *gate, size_t n,
+                           float eps);
+    /* y[i] = x[i] * (scale / sqrt(dot(x, x) + eps)); y may be x */
+    void (*l2_norm)(float *y, const float *x, size_t n, float eps, float scale);
+
+    void (*exp)(float *y, const float *x, size_t n); /* max error 1.5 ulp, clamped at -104 */
+    void (*sigmoid)(float *y, const float *x, size_t n, float scale); /* 1 / (1 + exp(-scale*x)) */
+    void (*silu)(float *y, const float *x, size_t n,
+                 float scale); /* (scale*x) * sigmoid(scale*x) */
+    void (*silu_mul)(float *y, const float *gate, const float *up, size_t n); /* silu(gate) * up */
+    void (*mul)(float *y, const float *a, const float *b, size_t n);          /* y = a * b */
+    void (*add)(float *y, const float *x, size_t n);                          /* y += x */
+    void (*axpy)(float *y, float a, const float *x, size_t n);                /* y = fma(a, x, y) */
+    void (*softmax)(float *y, const float *x, size_t n); /* sum of exp in dot order; y may be x */
+
+    /* Streams: y[d] = (1/hc) * sum_s gate[s,d] * x[s,d] (ascending s, fma from zero, then * 1/hc)
+     */
+    void (*mix_streams)(float *y, const float *gate, const float *x, size_t hc, size_t d);
+
+    /* Depthwise causal convolution of one token: y[c] = silu(sum_j w[j,c] * x_j[c]), taps ascending
+     * (oldest first), fma from zero; x: `taps` pointers to rows of c floats; w: [taps, c]. */
+    void (*conv_silu)(float *y, const float *const *x, const float *w, size_t taps, size_t c);
+
+    /* x[0..rotary) rotated (NEOX halves): cos, sin [rotary/2]; in place; products then sum, no fma:
+     * x1*cos - x2*sin, x2*cos + x1*sin */
+    void (*rope)(float *x, const float *cos, const float *sin, size_t rotary);
+
+    /* One token of the gated delta rule, per head:
+     *   S = decay * S;  d = beta * (v - S^T k);  S = S + k d^T;  out = S^T q
+     * sums over dk ascending with fma from zero, per value column. */
+    void (*delta_step)(const fn_delta_args *a);
+
+    void (*attention)(const fn_attention_args *a);
+
+    /* scores[b] = scale * sum over heads h of relu(q_h . key_b), dot order, heads ascending;
+     * q [heads, d]; keys [n, d] contiguous */
+    void (*index_scores)(float *scores, const float *q, size_t heads, const float *keys, size_t n,
+                         size_t d, float scale);
+
+    void (*bf16_to_f32)(float *y, const uint16_t *x, size_t n);
+} fn_kernels;
+
+/* Instruction sets in ascending order. */
+typedef enum fn_isa { FN_ISA_REF, FN_ISA_AVX2, FN_ISA_AVX512, FN_ISA_COUNT } fn_isa;
+
+/* The table for an instruction set, or NULL where this CPU (CPUID and XCR0) cannot run it. */
+const fn_kernels *fn_kernels_for(fn_isa isa);
+
+/* The best table this CPU can run. */
+const fn_kernels *fn_kernels_best(void);
+
+/* "ref", "avx2", "avx512" -> *isa; false for any other word. */
+_Bool fn_isa_parse(const char *word, fn_isa *isa);
+
+#endif
