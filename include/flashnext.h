@@ -1,4 +1,22 @@
-/* flashnext.h - run Qwen3.8-Flash-Next (qwen4_exp) checkpoints on CPUs. */
+/* flashnext.h - run Qwen3.8-Flash-Next (qwen4_exp) checkpoints on CPUs.
+ *
+ *     fn_error err = {0};
+ *     fn_engine_options options = fn_engine_options_default();
+ *     options.model_dir = "models/demo";
+ *     fn_engine *engine;
+ *     if (fn_engine_open(&options, &engine, &err) != FN_OK) { puts(err.text); return 1; }
+ *     fn_session *session;  fn_session_create(engine, &session, &err);
+ *     fn_session_sync(session, ids, n, NULL, &err);              (ids of the whole prompt)
+ *     fn_session_generate(session, &generation, &result, &err);  (calls you back with each piece)
+ *
+ * An engine is a loaded model; a session is one sequence with its state. Every function that can fail
+ * returns fn_status and fills err (NULL allowed; initialise with {0}; the first failure stays). Nothing
+ * here exits, prints, reads the environment or keeps global state.
+ *
+ * Threads: an engine may be used from any thread, by one call at a time for those that compute; texts
+ * (fn_text_*) are immutable and free for all. A session belongs to one thread at a time.
+ * Bits: for one checkpoint, precision and instruction set, the logits at a position do not depend on
+ * chunking, threads, forks, snapshots or what else runs. */
 #ifndef FLASHNEXT_H
 #define FLASHNEXT_H
 
@@ -12,7 +30,9 @@ extern "C" {
 
 #define FN_API __attribute__((visibility("default")))
 
-/* name, value, text. Programs map MODEL and IO-of-a-model to exit code 3, FIT to 4, USAGE to 2. */
+/* ---- status --------------------------------------------------------------------------------- */
+
+/* name, value, text. Programs map MODEL (and IO on a model's file) to exit code 3, FIT to 4, USAGE to 2. */
 #define FN_STATUS_MAP(X)                                                                           \
     X(OK, 0, "ok")                                                                                 \
     X(E_FAILED, 1, "failed")                                                                       \
@@ -32,13 +52,212 @@ typedef enum fn_status {
 #undef FN_STATUS_ENUM
 } fn_status;
 
-/* A message for people; initialise with {0}. The first failure stays. */
+/* A message for people. */
 typedef struct fn_error {
     fn_status code;
     char text[1020];
 } fn_error;
 
 FN_API const char *fn_status_name(fn_status status);
+/* "0.1.0" */
+FN_API const char *fn_version(void);
+
+/* ---- text: tokenizer, chat template, generation defaults ---------------------------------------- */
+
+typedef struct fn_text fn_text;
+
+typedef struct fn_text_options {
+    const char *model_dir;          /* has tokenizer.json, chat_template.jinja, generation_config.json */
+    const char *tokenizer_path;     /* instead of model_dir's, or NULL */
+    const char *template_path;      /* instead of model_dir's, or NULL */
+    bool need_tokenizer;            /* a missing tokenizer is an error */
+} fn_text_options;
+
+/* Ids in memory of the library: fn_ids_free. */
+typedef struct fn_ids {
+    int32_t *items;
+    size_t count, capacity;
+} fn_ids;
+FN_API void fn_ids_free(fn_ids *ids);
+
+/* A missing template or generation_config is no error here, but where it is needed. */
+FN_API fn_status fn_text_open(const fn_text_options *options, fn_text **out, fn_error *err);
+FN_API void fn_text_close(fn_text *text);
+FN_API bool fn_text_has_tokenizer(const fn_text *text);
+FN_API bool fn_text_has_template(const fn_text *text);
+
+/* Appends the ids of n bytes of text. allow_added: added tokens ("<|im_end|>") match anywhere in it. */
+FN_API fn_status fn_text_encode(const fn_text *text, const char *bytes, size_t n, bool allow_added,
+                                fn_ids *out, fn_error *err);
+/* The text of ids, whole; special tokens left out if asked. *out is freed with fn_string_free. */
+FN_API fn_status fn_text_decode(const fn_text *text, const int32_t *ids, size_t n, bool skip_special,
+                                char **out, size_t *out_n, fn_error *err);
+FN_API void fn_string_free(char *string);
+/* The bytes one id stands for (lent), NULL if the vocabulary has no such id. */
+FN_API const char *fn_text_token(const fn_text *text, int32_t id, size_t *n);
+FN_API int32_t fn_text_token_id(const fn_text *text, const char *token, size_t n); /* -1: none */
+FN_API bool fn_text_is_special(const fn_text *text, int32_t id);
+
+/* Renders a conversation with the chat template: request is one JSON object {messages, tools?, kwargs?,
+ * add_generation_prompt? (true)}. prompt is freed with fn_string_free; ids (NULL allowed) are its encoding.
+ * safe_content: what users wrote is encoded without added tokens. An error raised by the template is
+ * FN_E_FAILED with exactly its message. */
+FN_API fn_status fn_text_render(const fn_text *text, const char *request, size_t n, bool safe_content,
+                                char **prompt, size_t *prompt_n, fn_ids *ids, fn_error *err);
+
+/* ---- sampling ----------------------------------------------------------------------------------- */
+
+typedef struct fn_logit_bias {
+    int32_t id;
+    float bias;
+} fn_logit_bias;
+
+/* Order: bias, penalties, temperature, top-k, top-p, min-p, choice. Position t of seed s draws its noise
+ * from a counter hash of (s, t, token id): one seed, one text, whatever batch, threads or drafter. */
+typedef struct fn_sampling {
+    float temperature;         /* 0: greedy */
+    int32_t top_k;             /* 0: off */
+    float top_p;               /* 1: off */
+    float min_p;               /* 0: off */
+    float repetition_penalty;  /* 1: off; counts prompt and answer, once per token */
+    float presence_penalty;    /* 0: off; answer only */
+    float frequency_penalty;   /* 0: off; answer only */
+    uint64_t seed;
+    const fn_logit_bias *bias; /* [n_bias] */
+    size_t n_bias;
+} fn_sampling;
+
+/* From generation_config.json; greedy where there is none or do_sample is false. seed is 0. */
+FN_API fn_sampling fn_text_default_sampling(const fn_text *text);
+/* End-of-turn ids of generation_config.json, else the config's eos_token_id. */
+FN_API const int32_t *fn_text_end_ids(const fn_text *text, size_t *n);
+
+/* ---- engine ------------------------------------------------------------------------------------- */
+
+typedef struct fn_engine fn_engine;
+
+typedef enum fn_precision {
+    FN_PRECISION_DEFAULT, /* the fastest there is */
+    FN_PRECISION_EXACT    /* float32 activations, weights widened */
+} fn_precision;
+
+/* stage: "loading" or "prompt"; unit: "bytes" or "tokens". Return false to cancel (FN_E_CANCELLED). */
+typedef bool (*fn_progress)(void *ud, const char *stage, uint64_t done, uint64_t total);
+
+typedef struct fn_engine_options {
+    const char *model_dir;
+    const char *tokenizer_path, *template_path; /* overrides, or NULL */
+    fn_precision precision;
+    const char *isa;        /* "ref", "avx2", "avx512"; NULL: the best this CPU has */
+    size_t threads;         /* 0: every CPU of the process's affinity mask */
+    size_t context;         /* tokens a session can hold; 0: the model's maximum */
+    size_t sessions;        /* sessions reserved for, at least 1; more may be made while memory lasts */
+    size_t chunk;           /* prompt tokens in one forward; 0: 512 */
+    uint64_t mem_limit;     /* bytes; 0: what the machine has */
+    fn_progress progress;   /* or NULL */
+    void *progress_ud;
+} fn_engine_options;
+
+FN_API fn_engine_options fn_engine_options_default(void);
+/* Plans, then loads. Fails with FN_E_MODEL, FN_E_IO, FN_E_FIT (before anything is allocated), ... */
+FN_API fn_status fn_engine_open(const fn_engine_options *options, fn_engine **out, fn_error *err);
+FN_API void fn_engine_close(fn_engine *engine); /* after its sessions and snapshots */
+
+typedef struct fn_engine_info {
+    size_t vocab, layers, context, max_context, threads, chunk;
+    const char *isa, *precision;
+    uint64_t weight_bytes, state_bytes; /* resident weights; one session's state at full context */
+    double load_seconds;
+} fn_engine_info;
+FN_API void fn_engine_get_info(const fn_engine *engine, fn_engine_info *out);
+FN_API const fn_text *fn_engine_text(const fn_engine *engine);
+
+/* ---- sessions ----------------------------------------------------------------------------------- */
+
+typedef struct fn_session fn_session;
+typedef struct fn_snapshot fn_snapshot;
+
+FN_API fn_status fn_session_create(fn_engine *engine, fn_session **out, fn_error *err);
+/* A second session that continues from here on its own; costs no copy. */
+FN_API fn_status fn_session_fork(fn_session *session, fn_session **out, fn_error *err);
+FN_API void fn_session_destroy(fn_session *session);
+
+FN_API size_t fn_session_length(const fn_session *session);
+FN_API const int32_t *fn_session_ids(const fn_session *session, size_t *n);
+
+/* Reads ids [n] after what is there. Fails with FN_E_RANGE (id or context limit; nothing was read),
+ * FN_E_CANCELLED (what was read stays: fn_session_length tells). */
+FN_API fn_status fn_session_append(fn_session *session, const int32_t *ids, size_t n, fn_error *err);
+
+/* Makes the session hold exactly ids [n], n >= 1: keeps what agrees up to the longest state it has kept,
+ * reads the rest. *reused (NULL allowed): ids that were not read again. */
+FN_API fn_status fn_session_sync(fn_session *session, const int32_t *ids, size_t n, size_t *reused,
+                                 fn_error *err);
+
+/* Logits [vocab] after the last id, lent until the session's next call. */
+FN_API fn_status fn_session_logits(fn_session *session, const float **logits, fn_error *err);
+
+/* The state here, to come back to; costs no copy. A recurrence cannot be truncated: */
+FN_API fn_status fn_session_snapshot(fn_session *session, fn_snapshot **out, fn_error *err);
+FN_API fn_status fn_session_restore(fn_session *session, const fn_snapshot *snapshot, fn_error *err);
+FN_API void fn_snapshot_free(fn_snapshot *snapshot);
+/* fails with FN_E_UNSUPPORTED and says so, unless n is the length. */
+FN_API fn_status fn_session_truncate(fn_session *session, size_t n, fn_error *err);
+
+/* The whole session in a file with version and fingerprint; load refuses what differs (FN_E_MODEL). */
+FN_API fn_status fn_session_save(const fn_session *session, const char *path, fn_error *err);
+FN_API fn_status fn_session_load(fn_engine *engine, const char *path, fn_session **out, fn_error *err);
+
+/* ---- generation --------------------------------------------------------------------------------- */
+
+typedef struct fn_token_logprob {
+    int32_t id;
+    float logprob; /* natural log, of the model's distribution before any filter */
+} fn_token_logprob;
+
+typedef enum fn_event_kind {
+    FN_EVENT_TOKEN,    /* one id was chosen: id, logprob, top */
+    FN_EVENT_THINKING, /* text of the thought: whole UTF-8 characters */
+    FN_EVENT_ANSWER    /* text of the answer */
+} fn_event_kind;
+
+typedef struct fn_event {
+    fn_event_kind kind;
+    const char *text; /* [n], lent for the call */
+    size_t n;
+    int32_t id;
+    float logprob;
+    const fn_token_logprob *top; /* [n_top], best first */
+    size_t n_top;
+} fn_event;
+
+typedef struct fn_generation {
+    fn_sampling sampling;
+    size_t max_tokens;          /* 0: until the context is full */
+    size_t min_tokens;          /* end tokens are not eligible before */
+    bool ignore_end;            /* end tokens stay eligible and do not stop */
+    bool starts_in_thought;     /* the prompt ended inside <think> */
+    const char *const *stop;    /* [n_stop] strings; the text ends before the first that appears in the answer */
+    size_t n_stop;
+    size_t n_logprobs;          /* alternatives per token in FN_EVENT_TOKEN; 0: none are computed */
+    bool (*on_event)(void *ud, const fn_event *event); /* false: stop here (finish is CANCELLED) */
+    void *ud;
+} fn_generation;
+
+typedef enum fn_finish { FN_FINISH_STOP, FN_FINISH_LENGTH, FN_FINISH_CANCELLED } fn_finish;
+
+typedef struct fn_generated {
+    fn_finish finish;
+    int32_t end_id;             /* the end token that stopped it, or -1 */
+    size_t n_ids;               /* chosen ids, the end token among them; the last n_ids of fn_session_ids */
+    size_t n_thinking_ids;
+    double first_seconds, seconds; /* until the first id; all */
+} fn_generated;
+
+FN_API fn_generation fn_generation_default(const fn_text *text);
+/* Chooses ids and reads each into the session (an end token too), until something stops it. */
+FN_API fn_status fn_session_generate(fn_session *session, const fn_generation *generation,
+                                     fn_generated *out, fn_error *err);
 
 #ifdef __cplusplus
 }

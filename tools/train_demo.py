@@ -632,3 +632,50 @@ def train(model, batches, a, log):
     return step
 
 
+# ---------------------------------------------------------------------------------------------
+
+def write_texts(out, words, tokenizer, config):
+    """Everything but the weights."""
+    out.mkdir(parents=True, exist_ok=True)
+    end = config["text_config"]["eos_token_id"]
+    put = lambda name, value: (out / name).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    tokenizer.save(str(out / "tokenizer.json"))
+    added = {str(BASE_ENTRIES + i): dict(content=n, lstrip=False, normalized=False, rstrip=False, single_word=False, special=s)
+             for i, (n, s) in enumerate(ADDED_TOKENS)}
+    put("tokenizer_config.json", dict(
+        add_bos_token=False, add_prefix_space=False, added_tokens_decoder=added, bos_token=None,
+        clean_up_tokenization_spaces=False, eos_token="<|im_end|>", errors="replace", model_max_length=MAX_POSITIONS,
+        pad_token="<|endoftext|>", split_special_tokens=False, tokenizer_class="PreTrainedTokenizerFast", unk_token=None))
+    put("config.json", config)
+    put("generation_config.json", dict(bos_token_id=end, do_sample=True, eos_token_id=[end + 2, end], pad_token_id=end,
+                                       temperature=0.3, top_k=20, top_p=0.95))
+    (out / "chat_template.jinja").write_text(CHAT_TEMPLATE)
+    (out / "definitions.tsv").write_text("".join(f"{w}\t{g}\n" for w, g in words))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the model goes")
+    parser.add_argument("--wordnet", type=Path, default=Path("/usr/share/wordnet"), metavar="DIR", help="default %(default)s")
+    parser.add_argument("--words", type=int, default=6000, help="default %(default)s")
+    parser.add_argument("--steps", type=int, default=2600, help="default %(default)s")
+    parser.add_argument("--stop-at", type=int, metavar="STEP", help="stop early, with the rates of the whole run")
+    parser.add_argument("--seed", type=int, default=1, help="default %(default)s")
+    parser.add_argument("--threads", type=int, default=2, help="default %(default)s")
+    parser.add_argument("--work", type=Path, default=Path("/tmp/demo-train"), metavar="DIR", help="saved states; default %(default)s")
+    parser.add_argument("--save-every", type=int, default=100, metavar="STEPS", help="default %(default)s")
+    parser.add_argument("--resume", type=Path, metavar="FILE", help="go on from a saved state")
+    a = parser.parse_args()
+    torch.set_num_threads(a.threads)
+    torch.manual_seed(a.seed)
+    log = lambda text: print(time.strftime("%H:%M:%S"), text, flush=True)
+    words, config = read_wordnet(a.wordnet, a.words), released_config(DEMO)
+    tokenizer = train_tokenizer(words, a.seed)
+    write_texts(a.out, words, tokenizer, config)
+    model = Model(config)
+    log(f"{len(words)} words, {sum(p.numel() for p in model.parameters()) / 1e6:.2f} M parameters")
+    train(model, Batches(wrap(tokenizer), Talk(words, a.seed)), a, log)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+/* flashnext_tools.h - look into checkpoints and runs: tensors, inspection, plan, traced forwards.
+ *
+ * For tools and tests; programs that only run the model need flashnext.h alone. Same rules. */
+#ifndef FLASHNEXT_TOOLS_H
+#define FLASHNEXT_TOOLS_H
+
+#include "flashnext.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- safetensors files ------------------------------------------------------------------------- */
+
+typedef struct fn_tensor_file fn_tensor_file;
+
+typedef struct fn_tensor_view {
+    const char *name, *dtype; /* "F32", "BF16", "I64", ... */
+    size_t n_dims;
+    uint64_t dims[8];
+    uint64_t bytes;
+} fn_tensor_view;
+
+FN_API fn_status fn_tensor_file_open(const char *path, fn_tensor_file **out, fn_error *err);
+FN_API void fn_tensor_file_close(fn_tensor_file *file);
+FN_API size_t fn_tensor_file_count(const fn_tensor_file *file);
+FN_API void fn_tensor_file_at(const fn_tensor_file *file, size_t i, fn_tensor_view *out);
+FN_API bool fn_tensor_file_find(const fn_tensor_file *file, const char *name, fn_tensor_view *out);
+/* All elements as doubles (any number type; I64 beyond 2^53 rounds). dst has room for them all. */
+FN_API fn_status fn_tensor_file_read(const fn_tensor_file *file, const char *name, double *dst,
+                                     fn_error *err);
+
+/* Writes a safetensors file front to back: declare every tensor, then append their bytes in that order.
+ * The file gets its name only when finish succeeds. */
+typedef struct fn_tensor_writer fn_tensor_writer;
+FN_API fn_status fn_tensor_writer_create(const char *path, fn_tensor_writer **out, fn_error *err);
+FN_API fn_status fn_tensor_writer_declare(fn_tensor_writer *writer, const char *name, const char *dtype,
+                                          const uint64_t *dims, size_t n_dims, fn_error *err);
+FN_API fn_status fn_tensor_writer_append(fn_tensor_writer *writer, const void *bytes, size_t n,
+                                         fn_error *err);
+FN_API fn_status fn_tensor_writer_finish(fn_tensor_writer *writer, fn_error *err); /* frees it */
+FN_API void fn_tensor_writer_abandon(fn_tensor_writer *writer);
+
+/* ---- inspection --------------------------------------------------------------------------------- */
+
+/* One JSON object: files, tensors (name, dtype, shape, file, bytes), formats, shape of the model, parameter
+ * counts by class. Freed with fn_string_free. Headers only. */
+FN_API fn_status fn_inspect(const char *model_dir, char **json, fn_error *err);
+
+/* ---- plan ---------------------------------------------------------------------------------------- */
+
+typedef struct fn_plan_options {
+    const char *model_dir;   /* or */
+    const char *config_path; /* a config.json alone: shapes without headers */
+    int expert_bits, dense_bits, ngram_bits, kv_bits; /* 0: as stored / as the engine keeps them */
+    size_t context, sequences, chunk;                 /* 0: the model's maximum, 1, 512 */
+    uint64_t mem_limit;                               /* 0: what the machine has */
+} fn_plan_options;
+
+FN_API fn_plan_options fn_plan_options_default(void);
+/* One JSON object: {"textbook": {...}, "exact": {classes...}, "fits", "machine", ...}; field names in
+ * docs. Freed with fn_string_free. */
+FN_API fn_status fn_plan(const fn_plan_options *options, char **json, fn_error *err);
+
+/* ---- traced forwards ------------------------------------------------------------------------------ */
+
+/* One tensor of a traced forward, float32 or integers as doubles; called in a fixed order. */
+typedef struct fn_trace_options {
+    const int32_t *ids;    /* [rows, length] */
+    size_t rows, length;
+    const size_t *split;   /* [n_split], sums to length; NULL: one piece */
+    size_t n_split;
+    bool together;         /* all rows in one forward (true) or one after the other */
+    bool trace;            /* also the intermediate values */
+} fn_trace_options;
+
+/* Runs the ids from an empty state and writes `logits` [B,T,V] float32 and, with trace, the tensors of the
+ * ladder of evidence (docs/ledger.md) to a safetensors file. */
+FN_API fn_status fn_trace_run(fn_engine *engine, const fn_trace_options *options, const char *path,
+                              fn_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
