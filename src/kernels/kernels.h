@@ -4,11 +4,14 @@
  * Path:    layers/ call these through fn_kernels; ref/ avx2/ avx512/ implement them.
  * Shapes:  at each entry; row-major, the last index is fastest; n, K, ... are counts of floats.
  * Order:   results depend on the arguments of one row alone, never on how many rows, threads or
- * calls the work was split into. Reductions ("dot order"): 16 partial sums, element i goes to lane
- * i % 16 by fused multiply-add in ascending order, then lanes are added as a tree (8 + 8, 4 + 4, 2
- * + 2, 1 + 1: lane j += lane j + half). exp and friends are one polynomial. So the three tables
- * give the same bits. Threads: stateless.  Memory: no allocation; no read or write beyond the
- * stated ranges. */
+ *          calls the work was split into. Reductions ("dot order"): 16 partial sums, element i goes
+ *          to lane i % 16 by fused multiply-add (plain sums: by addition) in ascending order from
+ *          zero, then lanes are added as a tree (8 + 8, 4 + 4, 2 + 2, 1 + 1: lane j += lane j +
+ *          half). exp and friends are one polynomial. So the three tables give the same bits.
+ * NaN:     never becomes a number: one NaN among the inputs of a sum, a maximum or a softmax makes
+ *          what depends on it NaN. Which NaN (sign, payload) is not specified.
+ * Threads: stateless.
+ * Memory:  no allocation; no read or write beyond the stated ranges. */
 #ifndef FN_KERNELS_KERNELS_H
 #define FN_KERNELS_KERNELS_H
 
@@ -28,7 +31,7 @@ typedef struct fn_matmul_args {
 } fn_matmul_args;
 
 typedef struct fn_attention_args {
-    float *out;     /* [heads, Dv]: out_h = sum_i softmax(scale * q_h . k_i) v_i */
+    float *out;     /* [heads, Dh]: out_h = sum_i softmax(scale * q_h . k_i) v_i */
     const float *q; /* [heads, ldq], Dh used */
     size_t ldq;
     size_t heads;          /* query heads that share this key head */
@@ -69,7 +72,8 @@ typedef struct fn_kernels {
     /* y[i] = x[i] * (scale / sqrt(dot(x, x) + eps)); y may be x */
     void (*l2_norm)(float *y, const float *x, size_t n, float eps, float scale);
 
-    void (*exp)(float *y, const float *x, size_t n); /* max error 1.5 ulp, clamped at -104 */
+    /* Elementwise; y may be x. exp: max error 1.5 ulp, 0 below -104, +inf above 88.73. */
+    void (*exp)(float *y, const float *x, size_t n);
     void (*sigmoid)(float *y, const float *x, size_t n, float scale); /* 1 / (1 + exp(-scale*x)) */
     void (*silu)(float *y, const float *x, size_t n,
                  float scale); /* (scale*x) * sigmoid(scale*x) */
@@ -77,10 +81,12 @@ typedef struct fn_kernels {
     void (*mul)(float *y, const float *a, const float *b, size_t n);          /* y = a * b */
     void (*add)(float *y, const float *x, size_t n);                          /* y += x */
     void (*axpy)(float *y, float a, const float *x, size_t n);                /* y = fma(a, x, y) */
-    void (*softmax)(float *y, const float *x, size_t n); /* sum of exp in dot order; y may be x */
+    /* y = exp(x - max) / sum of those, the sum in dot order; y may be x */
+    void (*softmax)(float *y, const float *x, size_t n);
+    /* y = log(1 + exp(x)), y = x above 20; in double inside, correctly rounded but for rare ties */
+    void (*softplus)(float *y, const float *x, size_t n);
 
-    /* Streams: y[d] = (1/hc) * sum_s gate[s,d] * x[s,d] (ascending s, fma from zero, then * 1/hc)
-     */
+    /* Streams: y[d] = (1/hc) * sum_s gate[s,d] * x[s,d]; ascending s, fma from zero, then * 1/hc */
     void (*mix_streams)(float *y, const float *gate, const float *x, size_t hc, size_t d);
 
     /* Depthwise causal convolution of one token: y[c] = silu(sum_j w[j,c] * x_j[c]), taps ascending
@@ -92,14 +98,17 @@ typedef struct fn_kernels {
     void (*rope)(float *x, const float *cos, const float *sin, size_t rotary);
 
     /* One token of the gated delta rule, per head:
-     *   S = decay * S;  d = beta * (v - S^T k);  S = S + k d^T;  out = S^T q
+     *   S = decay * S;  d = beta * (v - S^T k);  S = fma(k, d^T, S);  out = S^T q
      * sums over dk ascending with fma from zero, per value column. */
     void (*delta_step)(const fn_delta_args *a);
 
+    /* score_i = scale * dot(q, k_i); p_i = exp(score_i - max); sum of p in dot order over the keys;
+     * out_d = (sum over i ascending of p_i * v_i[d], fma from zero) / sum. On return `scores` holds
+     * no meaning. */
     void (*attention)(const fn_attention_args *a);
 
-    /* scores[b] = scale * sum over heads h of relu(q_h . key_b), dot order, heads ascending;
-     * q [heads, d]; keys [n, d] contiguous */
+    /* scores[b] = scale * sum over heads h of relu(q_h . key_b), dot order, heads ascending (added
+     * from zero); q [heads, d]; keys [n, d] contiguous */
     void (*index_scores)(float *scores, const float *q, size_t heads, const float *keys, size_t n,
                          size_t d, float scale);
 

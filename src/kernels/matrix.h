@@ -4,16 +4,25 @@
  * Path:    weights/ packs checkpoint tensors -> [this] -> the matmul kernels.
  * Shapes:  a matrix maps K inputs (cols) to N outputs (rows): y[n] = sum over k of W[n,k] * x[k].
  * Layout:  N is cut into tiles of FN_TILE (32) outputs, the last one zero-padded; K into groups of
- *          `group` inputs (the last may be short). A tile is one linear stream, group after group,
- * so a one-row product walks memory in ascending order: F32    per k: 32 floats BF16   per pair of
- * k: 2 halves x 16 outputs x 2 k; an odd K is padded by a zero k INT8   per quad of k: 2 halves x
- * 16 outputs x 4 codes, unsigned (code + 128), then the group's 32 FP16 scales; the last group is
- * zero-padded to whole quads INT4   per two quads of k: 2 halves x 16 outputs x 4 bytes, low nibble
- * = first quad, high nibble = second, unsigned (code + 8), then the group's 32 FP16 scales Tiles
- * start at multiples of 64 bytes. Order:   every kernel sums a group's products in ascending k with
- * fused multiply-adds from zero, and adds the group sums in ascending order: y = ((g0) + g1) + ...;
- * with scales y = fma(scale_g, g, y). The number of rows never changes that order. Memory:  the
- * struct owns nothing. */
+ *          `group` inputs (a multiple of 8; the last group may be short). A tile is one linear
+ *          stream, group after group, so a one-row product walks memory in ascending order:
+ *
+ *          F32    per k: 32 floats
+ *
+ *          BF16   per pair of k: 2 halves x 16 outputs x 2 k; an odd K is padded by a zero k
+ *
+ *          INT8   per quad of k: 2 halves x 16 outputs x 4 codes, unsigned (code + 128); then the
+ *                 group's 32 FP16 scales; the last group is padded to whole quads
+ *
+ *          INT4   per two quads of k: 2 halves x 16 outputs x 4 bytes, low nibble = first quad,
+ *                 high nibble = second, unsigned (code + 8); then the group's 32 FP16 scales; the
+ *                 last group is padded to two whole quads
+ *
+ *          Tiles start at multiples of 64 bytes.
+ * Order:   every kernel sums a group's products in ascending k with fused multiply-adds from zero,
+ *          and adds the group sums in ascending order: y = ((g0) + g1) + ...; with scales y =
+ *          fma(scale_g, g, y). The number of rows never changes that order.
+ * Memory:  the struct owns nothing. */
 #ifndef FN_KERNELS_MATRIX_H
 #define FN_KERNELS_MATRIX_H
 

@@ -1,0 +1,39 @@
+#include "kernels/kernels.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "kernels/tables.h"
+
+const fn_kernels *fn_kernels_for(fn_isa isa) {
+    switch (isa) {
+    case FN_ISA_REF:
+        return &fn_kernels_ref;
+    case FN_ISA_AVX2:
+    case FN_ISA_AVX512:
+    case FN_ISA_COUNT:
+        break;
+    }
+    return NULL;
+}
+
+const fn_kernels *fn_kernels_best(void) {
+    for (int isa = FN_ISA_COUNT - 1; isa > FN_ISA_REF; isa--) {
+        const fn_kernels *table = fn_kernels_for((fn_isa)isa);
+        if (table != NULL)
+            return table;
+    }
+    return &fn_kernels_ref;
+}
+
+bool fn_isa_parse(const char *word, fn_isa *isa) {
+    static const char *const names[FN_ISA_COUNT] = {"ref", "avx2", "avx512"};
+    for (int i = 0; i < FN_ISA_COUNT; i++) {
+        if (strcmp(word, names[i]) == 0) {
+            *isa = (fn_isa)i;
+            return true;
+        }
+    }
+    return false;
+}
