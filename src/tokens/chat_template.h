@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "tokens/text_span.h"
 
 typedef struct fn_chat_template fn_chat_template;
 
@@ -50,16 +51,10 @@ typedef struct fn_template_part {
     bool trusted;
 } fn_template_part;
 
-/* Bytes [begin, end) of the text came from users. Ascending, not empty, not touching. */
-typedef struct fn_text_span {
-    size_t begin;
-    size_t end;
-} fn_text_span;
-
 typedef struct fn_rendered {
     char *text; /* UTF-8, n bytes and a 0 behind them */
     size_t n;
-    fn_text_span *spans;
+    fn_text_span *spans; /* what users wrote: ascending, not empty, not touching */
     size_t n_spans;
     int error_line; /* template line of a failed render; 0 = none known */
 } fn_rendered;

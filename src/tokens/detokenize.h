@@ -11,16 +11,8 @@
 #ifndef FN_TOKENS_DETOKENIZE_H
 #define FN_TOKENS_DETOKENIZE_H
 
+#include "tokens/text_buffer.h"
 #include "tokens/tokenizer.h"
-
-/* A growing text; {0} is an empty one. Always a 0 behind bytes [count] once there are any. */
-typedef struct fn_text_buffer {
-    char *bytes;
-    size_t count;
-    size_t capacity;
-} fn_text_buffer;
-
-void fn_text_buffer_free(fn_text_buffer *text);
 
 typedef struct fn_detokenizer {
     const fn_tokenizer *tokenizer;

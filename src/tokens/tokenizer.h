@@ -17,23 +17,9 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "tokens/text_span.h"
 
 typedef struct fn_tokenizer fn_tokenizer;
-
-/* A growing list of ids; {0} is an empty one. */
-typedef struct fn_ids {
-    int32_t *items; /* [count] */
-    size_t count;
-    size_t capacity;
-} fn_ids;
-
-void fn_ids_free(fn_ids *ids);
-
-/* Bytes begin <= i < end of a text. */
-typedef struct fn_text_span {
-    size_t begin;
-    size_t end;
-} fn_text_span;
 
 /* Reads `path` (tokenizer.json). On FN_OK the caller owns *out. Fails with FN_E_IO, FN_E_MODEL (not
  * JSON, or wrong in itself: duplicate or dangling entries, with their place), FN_E_UNSUPPORTED (a
