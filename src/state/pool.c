@@ -1,0 +1,145 @@
+#include "state/pool.h"
+
+#include <pthread.h>
+
+#include "base/mem.h"
+
+typedef struct slab {
+    struct slab *next;
+    uint8_t *data;
+    size_t data_bytes;
+    fn_block blocks[]; /* as many as it was made for */
+} slab;
+
+struct fn_state_pool {
+    fn_state_layout layout;
+    pthread_mutex_t mutex;
+    size_t block_bytes[FN_CLASSES];
+    size_t total[FN_CLASSES];    /* blocks in slabs */
+    size_t promised[FN_CLASSES]; /* blocks that states may hold at once */
+    fn_block *free[FN_CLASSES];
+    slab *slabs;
+};
+
+fn_status fn_state_pool_create(const fn_state_layout *layout, fn_state_pool **out, fn_error *err) {
+    *out = fn_alloc_zero(1, sizeof **out);
+    if (*out == NULL) {
+        return fn_fail_nomem(err, "the state pool", sizeof **out);
+    }
+    fn_state_pool *pool = *out;
+    pool->layout = *layout;
+    pthread_mutex_init(&pool->mutex, NULL);
+    for (size_t i = 0; i < FN_PARTS; i++) {
+        if (layout->part[i].storage != FN_STORE_RECURRENT) {
+            pool->block_bytes[i] = (layout->part[i].row_bytes * FN_PAGE_ROWS + 63) / 64 * 64;
+        }
+    }
+    pool->block_bytes[FN_CLASS_RECURRENT] = layout->recurrent_bytes;
+    return FN_OK;
+}
+
+void fn_state_pool_destroy(fn_state_pool *pool) {
+    if (pool == NULL) {
+        return;
+    }
+    while (pool->slabs != NULL) {
+        slab *next = pool->slabs->next;
+        fn_pages_free(pool->slabs->data, pool->slabs->data_bytes);
+        fn_free(pool->slabs);
+        pool->slabs = next;
+    }
+    pthread_mutex_destroy(&pool->mutex);
+    fn_free(pool);
+}
+
+const fn_state_layout *fn_state_pool_layout(const fn_state_pool *pool) {
+    return &pool->layout;
+}
+
+size_t fn_block_bytes(const fn_state_pool *pool, size_t class_index) {
+    return pool->block_bytes[class_index];
+}
+
+/* Under the mutex. */
+static fn_status grow(fn_state_pool *pool, size_t class_index, size_t n, fn_error *err) {
+    size_t bytes = 0;
+    slab *s = fn_alloc_zero(1, sizeof *s + n * sizeof s->blocks[0]);
+    if (s == NULL || __builtin_mul_overflow(n, pool->block_bytes[class_index], &bytes) ||
+        (s->data = fn_pages_alloc(bytes)) == NULL) {
+        fn_free(s);
+        return fn_fail_nomem(err, "sequence states", bytes);
+    }
+    s->data_bytes = bytes;
+    for (size_t i = 0; i < n; i++) {
+        s->blocks[i] = (fn_block){.data = s->data + i * pool->block_bytes[class_index],
+                                  .class_index = class_index,
+                                  .next = pool->free[class_index]};
+        pool->free[class_index] = &s->blocks[i];
+    }
+    s->next = pool->slabs;
+    pool->slabs = s;
+    pool->total[class_index] += n;
+    return FN_OK;
+}
+
+fn_status fn_pool_promise(fn_state_pool *pool, size_t class_index, size_t more, fn_error *err) {
+    fn_status status = FN_OK;
+    pthread_mutex_lock(&pool->mutex);
+    size_t need = pool->promised[class_index] + more;
+    if (need > pool->total[class_index]) {
+        status = grow(pool, class_index, need - pool->total[class_index], err);
+    }
+    if (status == FN_OK) {
+        pool->promised[class_index] = need;
+    }
+    pthread_mutex_unlock(&pool->mutex);
+    return status;
+}
+
+void fn_pool_unpromise(fn_state_pool *pool, size_t class_index, size_t less) {
+    pthread_mutex_lock(&pool->mutex);
+    pool->promised[class_index] -= less;
+    pthread_mutex_unlock(&pool->mutex);
+}
+
+fn_status fn_block_take(fn_state_pool *pool, size_t class_index, fn_block **out, fn_error *err) {
+    fn_status status = FN_OK;
+    *out = NULL;
+    pthread_mutex_lock(&pool->mutex);
+    if (pool->free[class_index] == NULL) {
+        /* Snapshots hold what was promised to sequences: a few more, so that this stays rare. */
+        status = grow(pool, class_index, class_index == FN_CLASS_RECURRENT ? 1 : 8, err);
+    }
+    if (status == FN_OK) {
+        *out = pool->free[class_index];
+        pool->free[class_index] = (*out)->next;
+        (*out)->refs = 1;
+    }
+    pthread_mutex_unlock(&pool->mutex);
+    return status;
+}
+
+void fn_block_hold(fn_state_pool *pool, fn_block *block) {
+    pthread_mutex_lock(&pool->mutex);
+    block->refs++;
+    pthread_mutex_unlock(&pool->mutex);
+}
+
+void fn_block_drop(fn_state_pool *pool, fn_block *block) {
+    if (block == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&pool->mutex);
+    if (--block->refs == 0) {
+        block->next = pool->free[block->class_index];
+        pool->free[block->class_index] = block;
+    }
+    pthread_mutex_unlock(&pool->mutex);
+}
+
+bool fn_block_shared(fn_state_pool *pool, const fn_block *block) {
+    pthread_mutex_lock(&pool->mutex);
+    bool shared = block->refs > 1;
+    pthread_mutex_unlock(&pool->mutex);
+    return shared;
+}
