@@ -3,8 +3,10 @@
  * Path:    model.safetensors | index + shards | shards alone -> [this] -> weights/bind.h.
  * Reads:   headers only, each file's once; data are read by fn_tensor_read when asked for.
  * Checks:  header length against file size, offsets that overlap, leave gaps or run past the end,
- * sizes against shape x dtype, a tensor in two files, an index that names a missing file or tensor
- * or omits an existing tensor. Threads: after opening, reads from any number of threads. */
+ *          sizes against shape x dtype, a tensor in two files, numbered shards with a hole, an
+ *          index that names a missing file or tensor or omits an existing tensor. Every
+ *          "*.safetensors" file of the directory belongs to the checkpoint.
+ * Threads: after opening, reads from any number of threads. */
 #ifndef FN_CHECKPOINT_CHECKPOINT_H
 #define FN_CHECKPOINT_CHECKPOINT_H
 
@@ -12,32 +14,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-
-#define FN_MAX_DIMS 8
-
-typedef enum fn_dtype {
-    FN_DTYPE_F32,
-    FN_DTYPE_BF16,
-    FN_DTYPE_F16,
-    FN_DTYPE_I64,
-    FN_DTYPE_I32,
-    FN_DTYPE_U8,
-    FN_DTYPE_F8_E4M3,
-    FN_DTYPE_F64,
-    FN_DTYPE_I8,
-    FN_DTYPE_I16,
-    FN_DTYPE_BOOL,
-    FN_DTYPE_OTHER
-} fn_dtype;
-
-typedef struct fn_tensor {
-    const char *name;
-    fn_dtype dtype;
-    size_t n_dims;
-    uint64_t dims[FN_MAX_DIMS];
-    uint32_t file;          /* index into the checkpoint's files */
-    uint64_t offset, bytes; /* absolute offset of the data in that file */
-} fn_tensor;
+#include "checkpoint/tensor.h"
 
 typedef struct fn_checkpoint fn_checkpoint;
 
@@ -51,21 +28,20 @@ void fn_checkpoint_close(fn_checkpoint *c);
 size_t fn_checkpoint_count(const fn_checkpoint *c);
 const fn_tensor *fn_checkpoint_at(const fn_checkpoint *c, size_t i);           /* sorted by name */
 const fn_tensor *fn_checkpoint_find(const fn_checkpoint *c, const char *name); /* NULL if none */
+/* The first i whose name is not below `prefix`: where the names that begin with it start. */
+size_t fn_checkpoint_lower_bound(const fn_checkpoint *c, const char *prefix);
 size_t fn_checkpoint_files(const fn_checkpoint *c);
 const char *fn_checkpoint_file_path(const fn_checkpoint *c, size_t file);
+const char *fn_checkpoint_file_name(const fn_checkpoint *c, size_t file); /* without the folder */
 uint64_t fn_checkpoint_file_bytes(const fn_checkpoint *c, size_t file);
-const char *fn_checkpoint_dir(const fn_checkpoint *c);
+const char *fn_checkpoint_dir(const fn_checkpoint *c); /* "" after open_file */
 
-/* Exactly n bytes from `offset` within the tensor's data. */
+/* Exactly n bytes from `offset` within the tensor's data. FN_E_RANGE when they are not all its. */
 FN_NODISCARD fn_status fn_tensor_read(const fn_checkpoint *c, const fn_tensor *t, uint64_t offset,
                                       void *dst, size_t n, fn_error *err);
 /* `count` elements from element `first`, widened to float32 (F32, BF16, F16, F64). */
 FN_NODISCARD fn_status fn_tensor_read_f32(const fn_checkpoint *c, const fn_tensor *t,
                                           uint64_t first, size_t count, float *dst, fn_error *err);
-
-uint64_t fn_tensor_elements(const fn_tensor *t);
-const char *fn_dtype_name(fn_dtype dtype); /* as in safetensors: "BF16" */
-size_t fn_dtype_bytes(fn_dtype dtype);     /* 0 for FN_DTYPE_OTHER */
 
 /* A stable 64-bit digest of all names, dtypes, shapes, offsets, file names and sizes. */
 uint64_t fn_checkpoint_digest(const fn_checkpoint *c);

@@ -60,8 +60,9 @@ typedef struct fn_shape {
     size_t ple_embed;             /* width of all heads' rows together */
     size_t ple_kernel;            /* taps of the dilated conv; dilation = ngram_size */
     size_t ngram_size, heads_per_ngram;
-    size_t ngram_base; /* ngram_vocab_size_base */
-    size_t ngram_pad;  /* make_ngram_vocab_size_divisible_by */
+    size_t ngram_base;  /* ngram_vocab_size_base */
+    size_t ngram_pad;   /* make_ngram_vocab_size_divisible_by */
+    size_t ngram_parts; /* split_ngram_parts, for messages; 0 when the config is silent */
     uint64_t ngram_seed;
     int32_t eos_id; /* text_config's, element 0 of a list; -1 without n-gram memory
                        and without the key */

@@ -2,8 +2,10 @@
  *
  * Path:    checkpoint + shape -> [this: names, shapes, dtypes checked, nothing read] ->
  * weights/load.h. Accepts: prefixes "model.language_model." and "model."; experts stacked or one by
- * one (decided per layer); n-gram tables whole or in shard_N pieces, in numeric order. Memory:
- * views into the checkpoint, which must outlive it. */
+ * one (decided per layer); n-gram tables whole or in shard_N pieces, in numeric order, of any sizes
+ * that add up (split_ngram_parts only helps to name a missing piece).
+ * Types:   BF16, F16 or F32 for weights, all pieces of a table alike; I64 for the hash constants.
+ * Memory:  views into the checkpoint, which must outlive it. */
 #ifndef FN_WEIGHTS_BIND_H
 #define FN_WEIGHTS_BIND_H
 
@@ -43,15 +45,12 @@ typedef struct fn_bound_layer {
     const fn_bound_ple *ple;                                   /* NULL without n-gram memory */
 } fn_bound_layer;
 
-typedef struct fn_bound_mtp { /* recognised and checked for presence only where the head is used */
-    size_t n_tensors;
-} fn_bound_mtp;
-
 typedef struct fn_bound {
     const fn_tensor *embed; /* [V, D] */
-    const fn_tensor *head;  /* [V, D]; NULL when tied */
+    const fn_tensor *head;  /* [V, D]; NULL when tied (a stored lm_head is then ignored) */
     fn_bound_mixer mixer;
-    fn_bound_layer *layers; /* [L] */
+    fn_bound_layer *layers; /* [n_layers] */
+    size_t n_layers;
     size_t n_vision, n_mtp; /* tensors recognised under model.visual. and mtp. and left alone */
 } fn_bound;
 

@@ -1,0 +1,257 @@
+#include "checkpoint/checkpoint.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/shard_index.h"
+
+struct fn_checkpoint {
+    char *dir;
+    fn_shard_list names; /* of the files, without the folder; parallel to `files` */
+    fn_safetensors *files;
+    size_t n_files;
+    fn_tensor *tensors; /* sorted by name */
+    size_t n_tensors;
+};
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const fn_tensor *)a)->name, ((const fn_tensor *)b)->name);
+}
+
+static fn_status check_unique(const fn_checkpoint *c, fn_error *err) {
+    for (size_t i = 1; i < c->n_tensors; i++) {
+        const fn_tensor *a = &c->tensors[i - 1];
+        const fn_tensor *b = &c->tensors[i];
+        if (strcmp(a->name, b->name) == 0) {
+            return fn_fail(err, FN_E_MODEL, "%s: tensor %.200s is in two files: %.200s and %.200s",
+                           c->dir, a->name, fn_checkpoint_file_name(c, a->file),
+                           fn_checkpoint_file_name(c, b->file));
+        }
+    }
+    return FN_OK;
+}
+
+/* Moves the files' tensors into one table sorted by name. */
+static fn_status merge(fn_checkpoint *c, fn_error *err) {
+    size_t n = 0;
+    for (size_t f = 0; f < c->n_files; f++) {
+        n += c->files[f].n_tensors;
+    }
+    c->tensors = fn_alloc(n, sizeof *c->tensors);
+    if (c->tensors == NULL) {
+        return fn_fail_nomem(err, "the table of tensors", n * sizeof *c->tensors);
+    }
+    for (size_t f = 0; f < c->n_files; f++) {
+        fn_safetensors *file = &c->files[f];
+        for (size_t i = 0; i < file->n_tensors; i++) {
+            c->tensors[c->n_tensors] = file->tensors[i];
+            c->tensors[c->n_tensors].file = (uint32_t)f;
+            c->n_tensors++;
+        }
+        fn_free(file->tensors);
+        file->tensors = NULL;
+    }
+    qsort(c->tensors, c->n_tensors, sizeof *c->tensors, by_name);
+    return check_unique(c, err);
+}
+
+static fn_status open_file(fn_checkpoint *c, const char *path, fn_error *err) {
+    fn_status status = fn_safetensors_open(path, &c->files[c->n_files], err);
+    c->n_files += status == FN_OK ? 1 : 0;
+    return status;
+}
+
+static fn_status open_files(fn_checkpoint *c, fn_error *err) {
+    c->files = fn_alloc_zero(c->names.n, sizeof *c->files);
+    if (c->files == NULL) {
+        return fn_fail_nomem(err, c->dir, c->names.n * sizeof *c->files);
+    }
+    for (size_t f = 0; f < c->names.n; f++) {
+        char *path = fn_path_join(c->dir, c->names.names[f]);
+        fn_status status = path != NULL ? open_file(c, path, err)
+                                        : fn_fail_nomem(err, c->names.names[f], strlen(c->dir));
+        fn_free(path);
+        if (status != FN_OK) {
+            return status;
+        }
+    }
+    return FN_OK;
+}
+
+static fn_status open_dir(fn_checkpoint *c, fn_error *err) {
+    fn_shard_index index = {0};
+    fn_status status = fn_shard_list_read(c->dir, &c->names, err);
+    if (status == FN_OK) {
+        status = fn_shard_index_read(c->dir, &c->names, &index, err);
+    }
+    if (status == FN_OK) {
+        status = open_files(c, err);
+    }
+    if (status == FN_OK) {
+        status = merge(c, err);
+    }
+    if (status == FN_OK) {
+        status = fn_shard_index_check(&index, &c->names, c->tensors, c->n_tensors, err);
+    }
+    fn_shard_index_free(&index);
+    return status;
+}
+
+static fn_status new_checkpoint(const char *dir, fn_checkpoint **out, fn_error *err) {
+    *out = fn_alloc_zero(1, sizeof **out);
+    char *copy = fn_strndup(dir, strlen(dir));
+    if (*out == NULL || copy == NULL) {
+        fn_free(*out);
+        fn_free(copy);
+        *out = NULL;
+        return fn_fail_nomem(err, "a checkpoint", sizeof **out);
+    }
+    (*out)->dir = copy;
+    return FN_OK;
+}
+
+fn_status fn_checkpoint_open(const char *dir, fn_checkpoint **out, fn_error *err) {
+    fn_status status = new_checkpoint(dir, out, err);
+    if (status == FN_OK) {
+        status = open_dir(*out, err);
+    }
+    if (status != FN_OK) {
+        fn_checkpoint_close(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+fn_status fn_checkpoint_open_file(const char *path, fn_checkpoint **out, fn_error *err) {
+    fn_status status = new_checkpoint("", out, err);
+    if (status == FN_OK) {
+        (*out)->files = fn_alloc_zero(1, sizeof *(*out)->files);
+        status = (*out)->files != NULL ? open_file(*out, path, err) : fn_fail_nomem(err, path, 1);
+    }
+    if (status == FN_OK) {
+        status = merge(*out, err);
+    }
+    if (status != FN_OK) {
+        fn_checkpoint_close(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+void fn_checkpoint_close(fn_checkpoint *c) {
+    if (c == NULL) {
+        return;
+    }
+    for (size_t f = 0; f < c->n_files; f++) {
+        fn_safetensors_close(&c->files[f]);
+    }
+    fn_free(c->files);
+    fn_shard_list_free(&c->names);
+    fn_free(c->tensors);
+    fn_free(c->dir);
+    fn_free(c);
+}
+
+size_t fn_checkpoint_count(const fn_checkpoint *c) {
+    return c->n_tensors;
+}
+
+const fn_tensor *fn_checkpoint_at(const fn_checkpoint *c, size_t i) {
+    return &c->tensors[i];
+}
+
+size_t fn_checkpoint_lower_bound(const fn_checkpoint *c, const char *prefix) {
+    size_t low = 0;
+    size_t high = c->n_tensors;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (strcmp(c->tensors[middle].name, prefix) < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+const fn_tensor *fn_checkpoint_find(const fn_checkpoint *c, const char *name) {
+    size_t i = fn_checkpoint_lower_bound(c, name);
+    return i < c->n_tensors && strcmp(c->tensors[i].name, name) == 0 ? &c->tensors[i] : NULL;
+}
+
+size_t fn_checkpoint_files(const fn_checkpoint *c) {
+    return c->n_files;
+}
+
+const char *fn_checkpoint_file_path(const fn_checkpoint *c, size_t file) {
+    return c->files[file].path;
+}
+
+const char *fn_checkpoint_file_name(const fn_checkpoint *c, size_t file) {
+    const char *slash = strrchr(c->files[file].path, '/');
+    return slash != NULL ? slash + 1 : c->files[file].path;
+}
+
+uint64_t fn_checkpoint_file_bytes(const fn_checkpoint *c, size_t file) {
+    return c->files[file].bytes;
+}
+
+const char *fn_checkpoint_dir(const fn_checkpoint *c) {
+    return c->dir;
+}
+
+fn_status fn_tensor_read(const fn_checkpoint *c, const fn_tensor *t, uint64_t offset, void *dst,
+                         size_t n, fn_error *err) {
+    if (offset > t->bytes || n > t->bytes - offset) {
+        return fn_fail(err, FN_E_RANGE,
+                       "%s: %s: read of %zu bytes at %llu, expected at most %llu bytes",
+                       fn_checkpoint_file_path(c, t->file), t->name, n, (unsigned long long)offset,
+                       (unsigned long long)t->bytes);
+    }
+    const fn_safetensors *file = &c->files[t->file];
+    fn_status status = fn_file_read_at(file->fd, file->path, t->offset + offset, dst, n, err);
+    return status;
+}
+
+/* FNV-1a over fixed-width little-endian numbers and names with their 0. */
+static uint64_t digest_bytes(uint64_t hash, const char *bytes, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        hash = (hash ^ (unsigned char)bytes[i]) * UINT64_C(0x100000001b3);
+    }
+    return hash;
+}
+
+static uint64_t digest_number(uint64_t hash, uint64_t value) {
+    char bytes[8];
+    for (int i = 0; i < 8; i++) {
+        bytes[i] = (char)(value >> (8 * i) & 0xff);
+    }
+    return digest_bytes(hash, bytes, sizeof bytes);
+}
+
+static uint64_t digest_text(uint64_t hash, const char *text) {
+    return digest_bytes(hash, text, strlen(text) + 1);
+}
+
+uint64_t fn_checkpoint_digest(const fn_checkpoint *c) {
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t f = 0; f < c->n_files; f++) {
+        hash = digest_text(hash, fn_checkpoint_file_name(c, f));
+        hash = digest_number(hash, c->files[f].bytes);
+    }
+    for (size_t i = 0; i < c->n_tensors; i++) {
+        const fn_tensor *t = &c->tensors[i];
+        hash = digest_text(hash, t->name);
+        hash = digest_text(hash, fn_dtype_name(t->dtype));
+        hash = digest_number(hash, t->n_dims);
+        for (size_t d = 0; d < t->n_dims; d++) {
+            hash = digest_number(hash, t->dims[d]);
+        }
+        hash = digest_number(hash, t->file);
+        hash = digest_number(hash, t->offset);
+    }
+    return hash;
+}

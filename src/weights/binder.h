@@ -1,0 +1,82 @@
+/* weights/binder.h - the book-keeping behind weights/bind.h: names built step by step, tensors
+ * taken once, and one message for all that is missing or left over.
+ *
+ * A wrong shape or type fails at once and stays in b->status; what is missing is collected and
+ * reported by fn_binder_finish, so that one message tells a download fault from a layout fault. */
+#ifndef FN_WEIGHTS_BINDER_H
+#define FN_WEIGHTS_BINDER_H
+
+#include <stdbool.h>
+
+#include "base/mem.h"
+#include "weights/bind.h"
+
+enum { FN_BINDER_NAME = 256, FN_BINDER_TEXT = 400, FN_BINDER_LISTED = 3 };
+
+typedef struct fn_binder {
+    const fn_checkpoint *c;
+    const fn_shape *shape;
+    const char *prefix; /* of the text model's tensors */
+    fn_status status;
+    fn_error *err;
+    uint8_t *taken; /* [tensors] */
+
+    char name[FN_BINDER_NAME]; /* what fn_binder_push has built */
+    size_t name_length;
+
+    size_t n_missing;
+    char missing[FN_BINDER_TEXT]; /* the first few names */
+    size_t layer;                 /* now bound */
+    bool in_experts;
+    size_t missing_before;           /* n_missing when the experts were entered */
+    char layers[FN_BINDER_TEXT / 2]; /* with incomplete experts, listed */
+    size_t n_layers;
+} fn_binder;
+
+typedef struct fn_dims {
+    size_t n;
+    uint64_t dims[3];
+} fn_dims;
+
+#define FN_DIMS(...)                                                                               \
+    ((fn_dims){.n = sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t), .dims = {__VA_ARGS__}})
+
+FN_NODISCARD fn_status fn_binder_init(fn_binder *b, const fn_checkpoint *c, const fn_shape *shape,
+                                      fn_error *err);
+void fn_binder_deinit(fn_binder *b);
+
+/* Decides b->prefix. */
+void fn_binder_find_prefix(fn_binder *b);
+/* Appends to the name under construction; pop gives back what push returned. */
+size_t fn_binder_push(fn_binder *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void fn_binder_pop(fn_binder *b, size_t mark);
+
+bool fn_binder_has(fn_binder *b, const char *name);
+/* The weight `name` behind what was pushed, its shape and type checked; NULL when missing. */
+const fn_tensor *fn_binder_take(fn_binder *b, const char *name, fn_dims dims);
+/* The same for an I64 constant. */
+const fn_tensor *fn_binder_take_i64(fn_binder *b, const char *name, fn_dims dims);
+/* Notes `name` behind what was pushed as missing. */
+void fn_binder_note_missing(fn_binder *b, const char *name);
+void fn_binder_mark(fn_binder *b, const fn_tensor *t);
+/* Checks the type of a weight. */
+void fn_binder_check_weight(fn_binder *b, const fn_tensor *t);
+
+void fn_binder_enter_layer(fn_binder *b, size_t layer);
+void fn_binder_enter_experts(fn_binder *b);
+void fn_binder_leave_experts(fn_binder *b);
+
+/* Takes all tensors whose names begin with `prefix`; how many. */
+size_t fn_binder_skip(fn_binder *b, const char *prefix);
+/* Zeroed memory, or NULL with b->status set. */
+void *fn_binder_alloc(fn_binder *b, size_t count, size_t size);
+/* Fails when tensors are missing or left over. */
+void fn_binder_finish(fn_binder *b);
+
+/* weights/bind_ngram.c: the n-gram memory of the p-th layer that has one; the caller frees pieces,
+ * then the struct. NULL with b->status set on failure. */
+fn_bound_ple *fn_bind_ple(fn_binder *b, size_t p);
+FN_NODISCARD fn_status fn_bind_check_hash(const fn_checkpoint *c, const fn_shape *shape, size_t p,
+                                          const fn_bound_ple *ple, fn_error *err);
+
+#endif
