@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/shard_index.h"
@@ -212,32 +213,24 @@ fn_status fn_tensor_read(const fn_checkpoint *c, const fn_tensor *t, uint64_t of
                        (unsigned long long)t->bytes);
     }
     const fn_safetensors *file = &c->files[t->file];
-    fn_status status = fn_file_read_at(file->fd, file->path, t->offset + offset, dst, n, err);
-    return status;
+    return fn_file_read_at(file->fd, file->path, t->offset + offset, dst, n, err);
 }
 
-/* FNV-1a over fixed-width little-endian numbers and names with their 0. */
-static uint64_t digest_bytes(uint64_t hash, const char *bytes, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        hash = (hash ^ (unsigned char)bytes[i]) * UINT64_C(0x100000001b3);
-    }
-    return hash;
-}
-
+/* Numbers go in as 8 little-endian bytes, names with their 0: the same on every machine. */
 static uint64_t digest_number(uint64_t hash, uint64_t value) {
-    char bytes[8];
+    unsigned char bytes[8];
     for (int i = 0; i < 8; i++) {
-        bytes[i] = (char)(value >> (8 * i) & 0xff);
+        bytes[i] = (unsigned char)(value >> (8 * i) & 0xff);
     }
-    return digest_bytes(hash, bytes, sizeof bytes);
+    return fn_hash_bytes(hash, bytes, sizeof bytes);
 }
 
 static uint64_t digest_text(uint64_t hash, const char *text) {
-    return digest_bytes(hash, text, strlen(text) + 1);
+    return fn_hash_bytes(hash, text, strlen(text) + 1);
 }
 
 uint64_t fn_checkpoint_digest(const fn_checkpoint *c) {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    uint64_t hash = FN_HASH_START;
     for (size_t f = 0; f < c->n_files; f++) {
         hash = digest_text(hash, fn_checkpoint_file_name(c, f));
         hash = digest_number(hash, c->files[f].bytes);

@@ -12,7 +12,6 @@
 
 #define SUFFIX ".safetensors"
 #define MAX_INDEX_BYTES ((size_t)256 << 20) /* 224,280 tensors: 25 MB */
-#define MAX_NUMBERED 99999                  /* five digits */
 enum { LISTED = 8 };                        /* names spelt out in a message */
 
 static bool ends_with(const char *text, const char *suffix) {
@@ -33,27 +32,45 @@ static bool list_has(const fn_shard_list *list, const char *name) {
     return bsearch(name, list->names, list->n, sizeof *list->names, find_name) != NULL;
 }
 
-/* Collects file names for a message: the first few, then how many there are. */
-typedef struct name_note {
-    char text[640];
-    size_t used, n;
-} name_note;
-
-static void note_name(name_note *note, const char *name) {
-    note->n++;
-    if (note->n > LISTED) {
-        return;
+/* Names the first few of the files that are missing (sorted, each once). */
+static fn_status fail_missing(const char *where, const fn_shard_list *missing, fn_error *err) {
+    char text[LISTED * 104];
+    size_t used = 0;
+    for (size_t i = 0; i < missing->n && i < LISTED; i++) {
+        int n = snprintf(text + used, sizeof text - used, "%s%.100s", i > 0 ? ", " : "",
+                         missing->names[i]);
+        used += n > 0 ? (size_t)n : 0;
     }
-    int n = snprintf(note->text + note->used, sizeof note->text - note->used, "%s%.100s",
-                     note->n > 1 ? ", " : "", name);
-    if (n > 0 && (size_t)n < sizeof note->text - note->used) {
-        note->used += (size_t)n;
-    }
+    return fn_fail(err, FN_E_MODEL, "%.160s: %zu file%s missing (incomplete download?): %s%s",
+                   where, missing->n, missing->n == 1 ? "" : "s", text,
+                   missing->n > LISTED ? ", ..." : "");
 }
 
-static fn_status fail_missing(const char *where, const name_note *note, fn_error *err) {
-    return fn_fail(err, FN_E_MODEL, "%s: %zu file%s missing (incomplete download?): %s%s", where,
-                   note->n, note->n == 1 ? "" : "s", note->text, note->n > LISTED ? ", ..." : "");
+static void sort_unique(fn_shard_list *list) {
+    size_t kept = 0;
+    if (list->n > 0) {
+        qsort(list->names, list->n, sizeof *list->names, by_name);
+    }
+    for (size_t i = 0; i < list->n; i++) {
+        if (kept > 0 && strcmp(list->names[kept - 1], list->names[i]) == 0) {
+            fn_free(list->names[i]);
+        } else {
+            list->names[kept++] = list->names[i];
+        }
+    }
+    list->n = kept;
+}
+
+static fn_status add_name(fn_shard_list *list, const char *name, fn_error *err) {
+    size_t n = strlen(name);
+    char *copy = fn_strndup(name, n);
+    if (copy == NULL ||
+        !fn_grow((void **)&list->names, &list->capacity, list->n + 1, sizeof *list->names)) {
+        fn_free(copy);
+        return fn_fail_nomem(err, name, n + sizeof *list->names);
+    }
+    list->names[list->n++] = copy;
+    return FN_OK;
 }
 
 /* "model-00002-of-00004.safetensors": where the first number starts, its value and the count. */
@@ -76,52 +93,52 @@ static bool parse_numbered(const char *name, size_t *stem, size_t *number, size_
     return true;
 }
 
+/* The files of the series that `first` belongs to. */
+static fn_status check_series(const char *dir, const fn_shard_list *list, const char *first,
+                              fn_error *err) {
+    size_t stem = 0;
+    size_t number = 0;
+    size_t count = 0;
+    char name[340];
+    fn_shard_list missing = {0};
+    fn_status status = FN_OK;
+    (void)parse_numbered(first, &stem, &number, &count);
+    if (number == 0 || number > count) {
+        return fn_fail(err, FN_E_MODEL, "%s/%s: found shard number %zu of %zu", dir, first, number,
+                       count);
+    }
+    for (size_t k = 1; k <= count && status == FN_OK; k++) {
+        (void)snprintf(name, sizeof name, "%.*s-%05zu-of-%05zu" SUFFIX, (int)stem, first, k, count);
+        if (!list_has(list, name)) {
+            status = add_name(&missing, name, err);
+        }
+    }
+    if (status == FN_OK && missing.n > 0) {
+        status = fail_missing(dir, &missing, err);
+    }
+    fn_shard_list_free(&missing);
+    return status;
+}
+
 /* A series is looked at once, at its first file in sorted order. */
 static fn_status check_numbered(const char *dir, const fn_shard_list *list, fn_error *err) {
     char last[300] = "";
-    for (size_t i = 0; i < list->n; i++) {
+    fn_status status = FN_OK;
+    for (size_t i = 0; i < list->n && status == FN_OK; i++) {
         size_t stem = 0;
         size_t number = 0;
         size_t count = 0;
         char series[300];
-        char name[340];
-        name_note note = {.n = 0};
-        if (!parse_numbered(list->names[i], &stem, &number, &count) || stem > 255) {
+        if (!parse_numbered(list->names[i], &stem, &number, &count)) {
             continue;
         }
         (void)snprintf(series, sizeof series, "%.*s %zu", (int)stem, list->names[i], count);
-        if (strcmp(series, last) == 0) {
-            continue;
-        }
-        memcpy(last, series, sizeof last);
-        if (count > MAX_NUMBERED || number == 0 || number > count) {
-            return fn_fail(err, FN_E_MODEL, "%s/%s: found shard number %zu of %zu", dir,
-                           list->names[i], number, count);
-        }
-        for (size_t k = 1; k <= count; k++) {
-            (void)snprintf(name, sizeof name, "%.*s-%05zu-of-%05zu" SUFFIX, (int)stem,
-                           list->names[i], k, count);
-            if (!list_has(list, name)) {
-                note_name(&note, name);
-            }
-        }
-        if (note.n > 0) {
-            return fail_missing(dir, &note, err);
+        if (strcmp(series, last) != 0) {
+            memcpy(last, series, sizeof last);
+            status = check_series(dir, list, list->names[i], err);
         }
     }
-    return FN_OK;
-}
-
-static fn_status add_name(fn_shard_list *list, const char *name, fn_error *err) {
-    size_t n = strlen(name);
-    char *copy = fn_strndup(name, n);
-    if (copy == NULL ||
-        !fn_grow((void **)&list->names, &list->capacity, list->n + 1, sizeof *list->names)) {
-        fn_free(copy);
-        return fn_fail_nomem(err, name, n + sizeof *list->names);
-    }
-    list->names[list->n++] = copy;
-    return FN_OK;
+    return status;
 }
 
 static fn_status scan(const char *dir, fn_shard_list *out, fn_error *err) {
@@ -172,23 +189,26 @@ void fn_shard_list_free(fn_shard_list *list) {
 static fn_status check_map(const fn_shard_index *index, const fn_shard_list *files, fn_error *err) {
     const char *tensor;
     json_t *file;
-    name_note note = {.n = 0};
-    const char *last = "";
+    fn_shard_list missing = {0};
+    fn_status status = FN_OK;
     json_object_foreach(index->map, tensor, file) {
         const char *name = json_string_value(file);
         if (name == NULL) {
-            return fn_fail(err, FN_E_MODEL, "%s: weight_map: %.200s: found %s, expected a file",
-                           index->path, tensor, fn_json_type_name(file));
+            status = fn_fail(err, FN_E_MODEL, "%s: weight_map: %.200s: found %s, expected a file",
+                             index->path, tensor, fn_json_type_name(file));
+        } else if (!list_has(files, name)) {
+            status = add_name(&missing, name, err);
         }
-        if (strcmp(name, last) == 0) {
-            continue; /* tensors of one file come together: each is noted about once */
-        }
-        last = name;
-        if (!list_has(files, name) && strstr(note.text, name) == NULL) {
-            note_name(&note, name);
+        if (status != FN_OK) {
+            break;
         }
     }
-    return note.n > 0 ? fail_missing(index->path, &note, err) : FN_OK;
+    sort_unique(&missing);
+    if (status == FN_OK && missing.n > 0) {
+        status = fail_missing(index->path, &missing, err);
+    }
+    fn_shard_list_free(&missing);
+    return status;
 }
 
 fn_status fn_shard_index_read(const char *dir, const fn_shard_list *files, fn_shard_index *out,

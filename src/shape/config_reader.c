@@ -95,3 +95,14 @@ const char *fn_reader_text(fn_config_reader *r, const char *key) {
     }
     return json_string_value(value);
 }
+
+int32_t fn_reader_token(fn_config_reader *r, const char *key, const json_t *id, size_t vocab) {
+    if (json_is_integer(id) && json_integer_value(id) >= 0 &&
+        json_integer_value(id) < (json_int_t)vocab) {
+        return (int32_t)json_integer_value(id);
+    }
+    char expected[80];
+    (void)snprintf(expected, sizeof expected, "a token id below vocab_size (%zu)", vocab);
+    fn_reader_fail_found(r, key, id, expected);
+    return -1;
+}

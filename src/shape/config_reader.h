@@ -34,6 +34,9 @@ double fn_reader_positive(fn_config_reader *r, json_t *object, const char *key);
 /* A string, lent by the config; NULL when absent. */
 const char *fn_reader_text(fn_config_reader *r, const char *key);
 
+/* A token id below vocab; `key` for the message. */
+int32_t fn_reader_token(fn_config_reader *r, const char *key, const json_t *id, size_t vocab);
+
 /* Failures, as "FILE: text_config.KEY: ...". Each returns with r->status set. */
 void fn_reader_fail_missing(fn_config_reader *r, const char *key);
 void fn_reader_fail_found(fn_config_reader *r, const char *key, const json_t *found,

@@ -23,19 +23,40 @@ static void set_multipliers(const fn_shape *shape, size_t p, fn_ngram_constants 
     }
 }
 
-static bool is_prime(uint64_t value) {
-    if (value < 4) {
-        return value > 1;
+static uint64_t power_mod(uint64_t base, uint64_t exponent, uint64_t modulus) {
+    uint64_t result = 1;
+    for (base %= modulus; exponent > 0; exponent >>= 1) {
+        result = (exponent & 1) != 0 ? result * base % modulus : result;
+        base = base * base % modulus;
     }
-    if (value % 2 == 0 || value % 3 == 0) {
-        return false;
+    return result;
+}
+
+/* Whether the odd number 2^shift * odd + 1 passes the Miller-Rabin test for one base. */
+static bool passes(uint64_t value, uint64_t odd, unsigned shift, uint64_t base) {
+    uint64_t x = power_mod(base, odd, value);
+    if (x <= 1 || x == value - 1) {
+        return x == 1 || x == value - 1 || base % value == 0;
     }
-    for (uint64_t d = 5; d * d <= value; d += 6) { /* primes above 3 are 6k - 1 or 6k + 1 */
-        if (value % d == 0 || value % (d + 2) == 0) {
-            return false;
+    for (unsigned i = 1; i < shift; i++) {
+        x = x * x % value;
+        if (x == value - 1) {
+            return true;
         }
     }
-    return true;
+    return false;
+}
+
+/* Exact below 4,759,123,141, where 2, 7 and 61 are known to leave no pseudoprime; the base of a
+ * table is below 2^31 and its primes lie close above. */
+static bool is_prime(uint64_t value) {
+    if (value < 4 || value % 2 == 0) {
+        return value == 2 || value == 3;
+    }
+    unsigned shift = (unsigned)__builtin_ctzll(value - 1);
+    uint64_t odd = (value - 1) >> shift;
+    return passes(value, odd, shift, 2) && passes(value, odd, shift, 7) &&
+           passes(value, odd, shift, 61);
 }
 
 /* Head h of layer p takes prime number p * heads + h, counted upward from the base. */

@@ -142,7 +142,7 @@ static void bind_all(fn_binder *b, fn_bound *out) {
     size_t mark = fn_binder_push(b, "%s", b->prefix);
     out->embed = fn_binder_take(b, "embed_tokens.weight", FN_DIMS(s->vocab, s->hidden));
     bind_mixer(b, "hyper_connection_mixer", false, &out->mixer);
-    for (size_t i = 0; i < s->n_layers && b->status == FN_OK; i++) {
+    for (size_t i = 0; i < s->n_layers && fn_binder_goes_on(b); i++) {
         bind_layer(b, i, &out->layers[i]);
     }
     fn_binder_pop(b, mark);

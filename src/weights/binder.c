@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { GIVE_UP = 1 << 18 }; /* missing tensors; the largest published layout has 224,280 */
+
 fn_status fn_binder_init(fn_binder *b, const fn_checkpoint *c, const fn_shape *shape,
                          fn_error *err) {
     *b = (fn_binder){.c = c, .shape = shape, .status = FN_OK, .err = err};
@@ -57,6 +59,10 @@ static const fn_tensor *find(fn_binder *b, const char *name) {
     const fn_tensor *t = fn_checkpoint_find(b->c, b->name);
     fn_binder_pop(b, mark);
     return t;
+}
+
+bool fn_binder_goes_on(const fn_binder *b) {
+    return b->status == FN_OK && b->n_missing < GIVE_UP;
 }
 
 bool fn_binder_has(fn_binder *b, const char *name) {
@@ -194,9 +200,10 @@ static void fail_missing(fn_binder *b, const fn_tensor *left, size_t n_left) {
     } else {
         (void)snprintf(hint, sizeof hint, "incomplete download?");
     }
-    b->status = fn_fail(b->err, FN_E_MODEL, "%.160s: %zu tensor%s missing (%s): %s%s%s",
-                        fn_checkpoint_dir(b->c), b->n_missing, b->n_missing > 1 ? "s" : "", hint,
-                        b->missing, b->n_missing > FN_BINDER_LISTED ? ", ..." : "", experts);
+    b->status = fn_fail(b->err, FN_E_MODEL, "%.160s: %s%zu tensor%s missing (%s): %s%s%s",
+                        fn_checkpoint_dir(b->c), b->n_missing < GIVE_UP ? "" : "more than ",
+                        b->n_missing, b->n_missing > 1 ? "s" : "", hint, b->missing,
+                        b->n_missing > FN_BINDER_LISTED ? ", ..." : "", experts);
 }
 
 void fn_binder_finish(fn_binder *b) {

@@ -51,6 +51,10 @@ void fn_binder_find_prefix(fn_binder *b);
 size_t fn_binder_push(fn_binder *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void fn_binder_pop(fn_binder *b, size_t mark);
 
+/* False after a failure, and when so much is missing that config and files have nothing in common
+ * (a config may claim 2^25 experts for a file of 1 KB). */
+bool fn_binder_goes_on(const fn_binder *b);
+
 bool fn_binder_has(fn_binder *b, const char *name);
 /* The weight `name` behind what was pushed, its shape and type checked; NULL when missing. */
 const fn_tensor *fn_binder_take(fn_binder *b, const char *name, fn_dims dims);
