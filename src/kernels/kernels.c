@@ -11,7 +11,11 @@ const fn_kernels *fn_kernels_for(fn_isa isa) {
     case FN_ISA_REF:
         return &fn_kernels_ref;
     case FN_ISA_AVX2:
-    case FN_ISA_AVX512:
+        return fn_cpu_detect().avx2 ? &fn_kernels_avx2 : NULL;
+    case FN_ISA_AVX512: {
+        fn_cpu cpu = fn_cpu_detect(); /* the files of the table are built with all of these */
+        return cpu.avx512_vnni && cpu.avx512_bf16 ? &fn_kernels_avx512 : NULL;
+    }
     case FN_ISA_COUNT:
         break;
     }

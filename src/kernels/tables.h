@@ -4,6 +4,6 @@
 
 #include "kernels/kernels.h"
 
-extern const fn_kernels fn_kernels_ref;
+extern const fn_kernels fn_kernels_ref, fn_kernels_avx2, fn_kernels_avx512;
 
 #endif

@@ -1,0 +1,8 @@
+#include "kernels/avx2/avx2.h"
+#include "kernels/softplus.h"
+#include "kernels/tables.h"
+
+const fn_kernels fn_kernels_avx2 = {
+    .name = "avx2",
+#include "kernels/simd/table.inc"
+};

@@ -1,0 +1,142 @@
+/* kernels/avx512/v16.h - 16 floats in one register: what kernels/simd/ is written in.
+ *
+ * Order:   v16_sum is the tree of kernels.h; v16_sums does it for many vectors at once. */
+#ifndef FN_KERNELS_AVX512_V16_H
+#define FN_KERNELS_AVX512_V16_H
+
+#include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/exp_poly.h"
+
+#define FN_SIMD(name) fn_avx512_##name
+
+/* Blocks that fill 32 registers. */
+#define FN_DOT_HEADS 4    /* dots: heads x keys sums at once */
+#define FN_DOT_KEYS 4     /* */
+#define FN_VALUE_HEADS 12 /* attention values: heads x vectors of columns */
+#define FN_VALUE_VECS 2
+#define FN_DELTA_VECS 4 /* delta rule: vectors of value columns */
+
+typedef __m512 v16;
+
+static inline __mmask16 v16_first(size_t n) { /* lanes below n, n <= 16 */
+    return (__mmask16)((1u << n) - 1u);
+}
+
+static inline v16 v16_zero(void) {
+    return _mm512_setzero_ps();
+}
+
+static inline v16 v16_set(float x) {
+    return _mm512_set1_ps(x);
+}
+
+static inline v16 v16_load(const float *p) {
+    return _mm512_loadu_ps(p);
+}
+
+static inline void v16_store(float *p, v16 x) {
+    _mm512_storeu_ps(p, x);
+}
+
+/* Lanes below n; the others are zero, or not written. */
+static inline v16 v16_load_n(const float *p, size_t n) {
+    return _mm512_maskz_loadu_ps(v16_first(n), p);
+}
+
+static inline void v16_store_n(float *p, v16 x, size_t n) {
+    _mm512_mask_storeu_ps(p, v16_first(n), x);
+}
+
+static inline v16 v16_add(v16 a, v16 b) {
+    return _mm512_add_ps(a, b);
+}
+
+static inline v16 v16_sub(v16 a, v16 b) {
+    return _mm512_sub_ps(a, b);
+}
+
+static inline v16 v16_mul(v16 a, v16 b) {
+    return _mm512_mul_ps(a, b);
+}
+
+static inline v16 v16_div(v16 a, v16 b) {
+    return _mm512_div_ps(a, b);
+}
+
+static inline v16 v16_fma(v16 a, v16 b, v16 c) {
+    return _mm512_fmadd_ps(a, b, c);
+}
+
+/* a in the lanes below n, b in the others */
+static inline v16 v16_first_of(v16 a, v16 b, size_t n) {
+    return _mm512_mask_mov_ps(b, v16_first(n), a);
+}
+
+/* a < b ? a : b, so b where one is NaN; likewise a > b ? a : b */
+static inline v16 v16_min(v16 a, v16 b) {
+    return _mm512_min_ps(a, b);
+}
+
+static inline v16 v16_max(v16 a, v16 b) {
+    return _mm512_max_ps(a, b);
+}
+
+/* z < 0 ? a : b */
+static inline v16 v16_if_negative(v16 z, v16 a, v16 b) {
+    return _mm512_mask_mov_ps(b, _mm512_cmp_ps_mask(z, _mm512_setzero_ps(), _CMP_LT_OQ), a);
+}
+
+static inline v16 v16_minus_abs(v16 z) {
+    return _mm512_or_ps(z, _mm512_set1_ps(-0.0f));
+}
+
+/* p * 2^n rounded once; t = n + FN_EXP_ROUND */
+static inline v16 v16_scale(v16 p, v16 n, v16 t) {
+    (void)t;
+    return _mm512_scalef_ps(p, n);
+}
+
+static inline v16 v16_from_bf16(const uint16_t *p) {
+    __m256i words;
+    __builtin_memcpy(&words, p, sizeof words);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(words), 16));
+}
+
+static inline float v16_sum(v16 x) {
+    __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+    __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+/* The first two steps of the tree for four vectors: quarter i holds what is left of vector i. */
+static inline __m512 v16_quarters(const v16 a[4]) {
+    __m512 ab = _mm512_add_ps(_mm512_shuffle_f32x4(a[0], a[1], 0x44),
+                              _mm512_shuffle_f32x4(a[0], a[1], 0xee));
+    __m512 cd = _mm512_add_ps(_mm512_shuffle_f32x4(a[2], a[3], 0x44),
+                              _mm512_shuffle_f32x4(a[2], a[3], 0xee));
+    return _mm512_add_ps(_mm512_shuffle_f32x4(ab, cd, 0x88), _mm512_shuffle_f32x4(ab, cd, 0xdd));
+}
+
+/* out[h * ld + k] = v16_sum(a[h * 4 + k]) for 4 x 4 vectors. */
+static inline void v16_sums(float *out, size_t ld, const v16 a[FN_DOT_HEADS * FN_DOT_KEYS]) {
+    __m512 q0 = v16_quarters(a), q1 = v16_quarters(a + 4);
+    __m512 q2 = v16_quarters(a + 8), q3 = v16_quarters(a + 12);
+    /* per quarter: two lanes of each of two heads, then one lane of each of four */
+    __m512 q01 = _mm512_add_ps(_mm512_shuffle_ps(q0, q1, 0x44), _mm512_shuffle_ps(q0, q1, 0xee));
+    __m512 q23 = _mm512_add_ps(_mm512_shuffle_ps(q2, q3, 0x44), _mm512_shuffle_ps(q2, q3, 0xee));
+    __m512 sums =
+        _mm512_add_ps(_mm512_shuffle_ps(q01, q23, 0x88), _mm512_shuffle_ps(q01, q23, 0xdd));
+    /* quarter k, lane h -> quarter h, lane k */
+    __m512i turn = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    sums = _mm512_permutexvar_ps(turn, sums);
+    _mm_storeu_ps(out, _mm512_castps512_ps128(sums));
+    _mm_storeu_ps(out + ld, _mm512_extractf32x4_ps(sums, 1));
+    _mm_storeu_ps(out + 2 * ld, _mm512_extractf32x4_ps(sums, 2));
+    _mm_storeu_ps(out + 3 * ld, _mm512_extractf32x4_ps(sums, 3));
+}
+
+#endif
