@@ -163,15 +163,20 @@ bool fn_added_walk_next(fn_added_walk *w, fn_added_part *part) {
             continue;
         }
         strip(w, token, &begin, &end);
+        /* A match inside white space that the token before took along counts too, as in the
+         * reference, unless it would take that white space itself and finds none; what follows
+         * it is text once more. */
+        size_t done = w->done;
+        w->done = end;
+        if (begin >= end || (token->lstrip && done >= end)) {
+            continue;
+        }
         *part = (fn_added_part){.begin = begin, .end = end, .id = token->id};
-        if (w->done < begin) {
+        if (done < begin) {
             w->pending = *part;
             w->has_pending = true;
-            *part = (fn_added_part){.begin = w->done, .end = begin, .id = -1};
+            *part = (fn_added_part){.begin = done, .end = begin, .id = -1};
         }
-        /* A match inside white space that the last token took along counts too, as in the
-         * reference: then what follows it is text once more. */
-        w->done = end;
         return true;
     }
     *part = (fn_added_part){.begin = w->done, .end = w->text->n, .id = -1};

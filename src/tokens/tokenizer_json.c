@@ -251,7 +251,8 @@ static fn_status check_added_id(const fn_tokenizer *t, const json_t *vocab, cons
     return FN_OK;
 }
 
-/* Normalised tokens are looked for in normalised text, so their own text is normalised too. */
+/* Normalised tokens are looked for in normalised text, so their own text is normalised too. Where
+ * two become one text the first in the file is found (the reference picks either, by chance). */
 static fn_status insert_added(fn_tokenizer *t, const added_entry *a, fn_error *err) {
     fn_added_token token = {.id = (int32_t)a->id,
                             .single_word = a->single_word != 0,
@@ -270,21 +271,6 @@ static fn_status insert_added(fn_tokenizer *t, const added_entry *a, fn_error *e
         status = fn_added_set_insert(&t->normalized, normal.bytes, normal.count, &token, err);
     }
     fn_text_buffer_free(&normal);
-    return status;
-}
-
-/* Where two normalise to one text, the reference lets special tokens go first: hence two passes. */
-static fn_status insert_all_added(fn_tokenizer *t, const json_t *list, fn_error *err) {
-    fn_status status = FN_OK;
-    for (int special = 1; special >= 0; special--) {
-        for (size_t i = 0; i < json_array_size(list) && status == FN_OK; i++) {
-            added_entry a;
-            status = unpack_added(json_array_get(list, i), i, &a, err);
-            if (status == FN_OK && a.special == special) {
-                status = insert_added(t, &a, err);
-            }
-        }
-    }
     return status;
 }
 
@@ -310,12 +296,15 @@ static fn_status read_added(fn_tokenizer *t, const json_t *vocab, const json_t *
             status = fn_vocabulary_set(&t->vocabulary, (int32_t)a.id, a.text, a.n,
                                        FN_TOKEN_ADDED | special, err);
         }
+        if (status == FN_OK) {
+            status = insert_added(t, &a, err);
+        }
         if (status != FN_OK) {
             return status;
         }
         next = a.id + 1 > next ? a.id + 1 : next;
     }
-    return insert_all_added(t, list, err);
+    return FN_OK;
 }
 
 fn_status fn_tokenizer_read_json(const json_t *root, fn_tokenizer *t, fn_error *err) {
