@@ -20,16 +20,16 @@ typedef struct worker {
 
 struct fn_pool {
     size_t threads;
-    worker *workers;        /* [threads - 1] */
+    worker *workers; /* [threads - 1] */
     size_t started;
     fn_job job;
     void *ctx;
-    atomic_size_t round;    /* counts jobs; a change wakes the workers */
-    atomic_size_t left;     /* workers that have not finished this round */
+    atomic_size_t round; /* counts jobs; a change wakes the workers */
+    atomic_size_t left;  /* workers that have not finished this round */
     atomic_bool stop;
-    pthread_mutex_t mutex;  /* only for those that sleep */
+    pthread_mutex_t mutex; /* only for those that sleep */
     pthread_cond_t wake, done;
-    size_t sleeping;        /* under mutex */
+    size_t sleeping; /* under mutex */
 };
 
 static inline void relax(void) {

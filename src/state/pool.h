@@ -13,7 +13,7 @@
 
 typedef struct fn_block {
     uint8_t *data;
-    size_t refs;           /* under the pool's mutex */
+    size_t refs; /* under the pool's mutex */
     size_t class_index;
     struct fn_block *next; /* while free */
 } fn_block;

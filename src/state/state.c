@@ -15,18 +15,18 @@ typedef struct table {
 struct fn_state {
     fn_state_pool *pool;
     const fn_state_layout *layout;
-    table *tables;               /* [layout->n_tables] */
-    fn_block *current;           /* the recurrent block after the last row */
-    size_t length;               /* rows that count */
-    size_t mtp_length;           /* true pairs in the MTP head's parts */
-    size_t context;              /* room in tokens */
-    size_t promised_tokens;      /* what was promised to this state, in tokens; 0 for snapshots */
+    table *tables;          /* [layout->n_tables] */
+    fn_block *current;      /* the recurrent block after the last row */
+    size_t length;          /* rows that count */
+    size_t mtp_length;      /* true pairs in the MTP head's parts */
+    size_t context;         /* room in tokens */
+    size_t promised_tokens; /* what was promised to this state, in tokens; 0 for snapshots */
     int32_t position_offset;
-    size_t pending;              /* rows of the forward that runs; 0: none */
-    fn_block **fresh;            /* [fresh_capacity]: blocks after rows of the running or last forward */
+    size_t pending;   /* rows of the forward that runs; 0: none */
+    fn_block **fresh; /* [fresh_capacity]: blocks after rows of the running or last forward */
     size_t n_fresh, fresh_capacity;
     bool keeps_rows;
-    size_t kept_base;            /* length before the rows whose blocks are kept */
+    size_t kept_base; /* length before the rows whose blocks are kept */
 };
 
 static size_t rows_in(const fn_state_layout *layout, fn_storage storage, size_t tokens) {
@@ -43,7 +43,8 @@ static bool is_mtp(size_t part) {
 
 /* Rows of a paged part that count. */
 static size_t valid_rows(const fn_state *s, size_t part) {
-    return rows_in(s->layout, s->layout->part[part].storage, is_mtp(part) ? s->mtp_length : s->length);
+    return rows_in(s->layout, s->layout->part[part].storage,
+                   is_mtp(part) ? s->mtp_length : s->length);
 }
 
 static void unpromise(fn_state *s, size_t n_parts) {
@@ -296,8 +297,9 @@ static fn_status own_all_pages(fn_state *s, size_t n, fn_error *err) {
 fn_status fn_state_begin(fn_state *s, size_t n, bool keep_rows, fn_error *err) {
     FN_ASSERT(s->pending == 0);
     if (n > s->context || s->length > s->context - n) {
-        return fn_fail(err, FN_E_RANGE, "context is full: %zu tokens are there, %zu more do not fit %zu",
-                       s->length, n, s->context);
+        return fn_fail(err, FN_E_RANGE,
+                       "context is full: %zu tokens are there, %zu more do not fit %zu", s->length,
+                       n, s->context);
     }
     fn_state_drop_kept(s);
     size_t blocks = keep_rows ? n : 1;
@@ -383,10 +385,11 @@ fn_status fn_state_truncate(fn_state *s, size_t n, fn_error *err) {
     if (n == s->length) {
         return FN_OK;
     }
-    return fn_fail(err, FN_E_UNSUPPORTED,
-                   "a state of %zu tokens cannot be cut to %zu: the delta-rule states are a recurrence; "
-                   "restore a snapshot taken at %zu instead",
-                   s->length, n, n);
+    return fn_fail(
+        err, FN_E_UNSUPPORTED,
+        "a state of %zu tokens cannot be cut to %zu: the delta-rule states are a recurrence; "
+        "restore a snapshot taken at %zu instead",
+        s->length, n, n);
 }
 
 /* ---- walking the valid bytes ---- */
@@ -449,8 +452,8 @@ static fn_status compare_run(void *ud, size_t part, size_t layer, size_t at, siz
     if (memcmp(bytes_at(c->a, part, layer, at), bytes_at(c->b, part, layer, at), bytes) == 0) {
         return FN_OK;
     }
-    (void)snprintf(c->text, c->n, "%s, layer %zu of those that have it", c->a->layout->part[part].text,
-                   layer);
+    (void)snprintf(c->text, c->n, "%s, layer %zu of those that have it",
+                   c->a->layout->part[part].text, layer);
     return FN_E_FAILED;
 }
 
@@ -482,12 +485,14 @@ typedef struct stream {
     void *ud;
 } stream;
 
-static fn_status write_run(void *ud, size_t part, size_t layer, size_t at, size_t bytes, fn_error *err) {
+static fn_status write_run(void *ud, size_t part, size_t layer, size_t at, size_t bytes,
+                           fn_error *err) {
     stream *w = ud;
     return w->sink(w->ud, bytes_at(w->state, part, layer, at), bytes, err);
 }
 
-static fn_status read_run(void *ud, size_t part, size_t layer, size_t at, size_t bytes, fn_error *err) {
+static fn_status read_run(void *ud, size_t part, size_t layer, size_t at, size_t bytes,
+                          fn_error *err) {
     stream *r = ud;
     return r->source(r->ud, bytes_at(r->state, part, layer, at), bytes, err);
 }
@@ -506,7 +511,8 @@ fn_status fn_state_read(fn_state *s, fn_state_source source, void *ud, fn_error 
         return status;
     }
     if (scalars.length > s->context || scalars.mtp_length > scalars.length) {
-        return fn_fail(err, FN_E_RANGE, "a saved state of %llu tokens does not fit a context of %zu",
+        return fn_fail(err, FN_E_RANGE,
+                       "a saved state of %llu tokens does not fit a context of %zu",
                        (unsigned long long)scalars.length, s->context);
     }
     status = fn_state_begin(s, (size_t)scalars.length, false, err);

@@ -41,7 +41,7 @@ typedef enum fn_storage { FN_STORE_TOKENS, FN_STORE_BLOCKS, FN_STORE_RECURRENT }
     X(MTP_RAW_KEYS, "MTP raw index keys of the open block", RECURRENT, FN_INDEXED(m),              \
       s->index_ratio, s->index_dim, float)                                                         \
     X(DELTA, "delta-rule states", RECURRENT, s->n_delta, s->delta_v_heads,                         \
-      s->delta_k_dim *s->delta_v_dim, float)                                                       \
+      s->delta_k_dim * s->delta_v_dim, float)                                                      \
     X(CONV, "delta-net conv tails", RECURRENT, s->n_delta, s->conv_kernel - 1, fn_shape_conv(s),   \
       float)                                                                                       \
     X(PLE_CONV, "PLE conv tails", RECURRENT, s->n_ple, FN_PLED(fn_shape_ple_tail(s)),              \
@@ -57,7 +57,7 @@ typedef enum fn_part {
 #define FN_PART_ENUM(name, text, storage, layers, heads, values, type) FN_PART_##name,
     FN_STATE_PARTS(FN_PART_ENUM)
 #undef FN_PART_ENUM
-    FN_PARTS
+        FN_PARTS
 } fn_part;
 
 typedef struct fn_part_layout {
@@ -65,16 +65,16 @@ typedef struct fn_part_layout {
     fn_storage storage;
     size_t layers, heads, values;
     size_t value_bytes;
-    size_t row_bytes;    /* heads * values * value_bytes: a row (paged), a layer's share (recurrent) */
-    size_t offset;       /* of layer 0 in the recurrent block */
-    size_t stride;       /* to the next layer there; a multiple of 64 */
-    size_t table;        /* index of layer 0 among the state's page tables */
+    size_t row_bytes; /* heads * values * value_bytes: a row (paged), a layer's share (recurrent) */
+    size_t offset;    /* of layer 0 in the recurrent block */
+    size_t stride;    /* to the next layer there; a multiple of 64 */
+    size_t table;     /* index of layer 0 among the state's page tables */
 } fn_part_layout;
 
 typedef struct fn_state_layout {
     fn_part_layout part[FN_PARTS];
-    size_t index_ratio;        /* tokens in a block (1 without indexer, so that it divides) */
-    size_t n_tables;           /* page tables of a state */
+    size_t index_ratio; /* tokens in a block (1 without indexer, so that it divides) */
+    size_t n_tables;    /* page tables of a state */
     size_t recurrent_bytes;
     int32_t eos_id;
 } fn_state_layout;
@@ -155,8 +155,10 @@ const char *fn_state_difference(const fn_state *a, const fn_state *b, char *text
 /* Streams out / in every valid byte of every part, in table order. */
 typedef fn_status (*fn_state_sink)(void *ud, const void *bytes, size_t n, fn_error *err);
 typedef fn_status (*fn_state_source)(void *ud, void *bytes, size_t n, fn_error *err);
-FN_NODISCARD fn_status fn_state_write(const fn_state *state, fn_state_sink sink, void *ud, fn_error *err);
+FN_NODISCARD fn_status fn_state_write(const fn_state *state, fn_state_sink sink, void *ud,
+                                      fn_error *err);
 /* Into an empty state of the same layout; on failure the state is empty again. */
-FN_NODISCARD fn_status fn_state_read(fn_state *state, fn_state_source source, void *ud, fn_error *err);
+FN_NODISCARD fn_status fn_state_read(fn_state *state, fn_state_source source, void *ud,
+                                     fn_error *err);
 
 #endif

@@ -1,0 +1,215 @@
+#include "engine/engine.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "weights/plan.h"
+
+#define DEFAULT_CHUNK 512
+
+const char *fn_version(void) {
+    return "0.1.0";
+}
+
+fn_engine_options fn_engine_options_default(void) {
+    return (fn_engine_options){.sessions = 1};
+}
+
+static fn_status pick_kernels(fn_engine *e, const char *word, fn_error *err) {
+    fn_isa isa;
+    if (word == NULL) {
+        e->kernels = fn_kernels_best();
+        return FN_OK;
+    }
+    if (!fn_isa_parse(word, &isa)) {
+        return fn_fail(err, FN_E_USAGE, "isa: found %s, expected ref, avx2 or avx512", word);
+    }
+    e->kernels = fn_kernels_for(isa);
+    return e->kernels != NULL
+               ? FN_OK
+               : fn_fail(err, FN_E_UNSUPPORTED, "isa %s: this CPU does not have it", word);
+}
+
+static fn_status open_files(fn_engine *e, const fn_engine_options *options, fn_error *err) {
+    fn_config config = {0};
+    char *path = fn_path_join(options->model_dir, "config.json");
+    if (path == NULL) {
+        return fn_fail_nomem(err, options->model_dir, 0);
+    }
+    fn_status status = fn_config_read(path, &config, err);
+    status = status == FN_OK ? fn_shape_from_config(&config, &e->shape, err) : status;
+    fn_config_free(&config);
+    fn_free(path);
+    status = status == FN_OK ? fn_checkpoint_open(options->model_dir, &e->checkpoint, err) : status;
+    status = status == FN_OK ? fn_bind(e->checkpoint, &e->shape, &e->bound, err) : status;
+    if (status == FN_OK) {
+        fn_text_options text = {.model_dir = options->model_dir,
+                                .tokenizer_path = options->tokenizer_path,
+                                .template_path = options->template_path};
+        status = fn_text_open(&text, &e->text, err);
+    }
+    return status;
+}
+
+uint64_t fn_session_bytes(const fn_shape *shape, const fn_state_layout *layout, size_t context) {
+    return fn_state_recurrent_bytes(layout) + (FN_SESSION_MARKS + 1) * layout->recurrent_bytes +
+           fn_state_paged_bytes(layout, context) + context * sizeof(int32_t) +
+           shape->vocab * sizeof(float);
+}
+
+static fn_plan_settings plan_settings(const fn_engine *e, size_t sessions) {
+    return (fn_plan_settings){
+        .sequences = sessions,
+        .state_bytes = fn_session_bytes(&e->shape, &e->layout, e->context),
+        .scratch_bytes =
+            fn_forward_bytes(&e->shape, e->chunk, e->context, fn_pool_threads(e->pool)),
+    };
+}
+
+/* Refuses what cannot fit. A context that nobody asked for shrinks to what does. */
+static fn_status fit(fn_engine *e, const fn_engine_options *options, fn_error *err) {
+    size_t sessions = options->sessions > 0 ? options->sessions : 1;
+    e->chunk = options->chunk > 0 ? options->chunk : DEFAULT_CHUNK;
+    e->context = options->context > 0 ? options->context : e->shape.max_positions;
+    if (e->context > e->shape.max_positions) {
+        return fn_fail(err, FN_E_RANGE,
+                       "context: found %zu, expected at most %zu (the model's maximum)", e->context,
+                       e->shape.max_positions);
+    }
+    for (;;) {
+        fn_error refusal = {0};
+        fn_plan_settings settings = plan_settings(e, sessions);
+        fn_status status =
+            fn_plan_check(&e->shape, e->bound, &settings, options->mem_limit, &refusal);
+        if (status == FN_E_FIT && options->context == 0 && e->context > 4096) {
+            e->context = e->context / 2 > 4096 ? e->context / 2 : 4096;
+            continue;
+        }
+        return status == FN_OK ? FN_OK : fn_fail(err, status, "%s", refusal.text);
+    }
+}
+
+static fn_status open_tables(fn_engine *e, fn_error *err) {
+    e->tables = fn_alloc_zero(e->shape.n_ple, sizeof *e->tables);
+    if (e->tables == NULL) {
+        return fn_fail_nomem(err, "n-gram tables", e->shape.n_ple * sizeof *e->tables);
+    }
+    fn_status status = FN_OK;
+    for (size_t p = 0; p < e->shape.n_ple && status == FN_OK; p++) {
+        const fn_bound_ple *b = e->bound->layers[e->shape.ple_layer[p]].ple;
+        status = fn_ngram_table_open(e->checkpoint, (const fn_tensor *const *)b->pieces,
+                                     b->n_pieces, &e->tables[p], err);
+    }
+    return status;
+}
+
+typedef struct loading {
+    const fn_engine_options *options;
+} loading;
+
+static bool tell_loading(void *ud, uint64_t done, uint64_t total) {
+    const fn_engine_options *options = ((loading *)ud)->options;
+    return options->progress == NULL ||
+           options->progress(options->progress_ud, "loading", done, total);
+}
+
+static fn_status load(fn_engine *e, const fn_engine_options *options, fn_error *err) {
+    loading l = {options};
+    fn_status status = fn_weights_load(e->checkpoint, e->bound, &e->shape, e->pool, tell_loading,
+                                       &l, &e->weights, err);
+    status = status == FN_OK ? open_tables(e, err) : status;
+    status = status == FN_OK ? fn_state_pool_create(&e->layout, &e->states, err) : status;
+    if (status == FN_OK) {
+        fn_model model = {.weights = e->weights,
+                          .tables = e->tables,
+                          .kernels = e->kernels,
+                          .layout = &e->layout,
+                          .pool = e->pool};
+        status = fn_forward_create(&model, e->chunk, e->context, &e->forward, err);
+    }
+    return status;
+}
+
+static fn_status check_options(const fn_engine_options *options, fn_error *err) {
+    if (options->model_dir == NULL) {
+        return fn_fail(err, FN_E_USAGE, "model_dir: none given");
+    }
+    if (options->precision != FN_PRECISION_DEFAULT && options->precision != FN_PRECISION_EXACT) {
+        return fn_fail(err, FN_E_USAGE, "precision: found %d", (int)options->precision);
+    }
+    return FN_OK;
+}
+
+fn_status fn_engine_open(const fn_engine_options *options, fn_engine **out, fn_error *err) {
+    *out = NULL;
+    double start = fn_clock_seconds();
+    fn_status status = check_options(options, err);
+    if (status != FN_OK) {
+        return status;
+    }
+    fn_engine *e = fn_alloc_zero(1, sizeof *e);
+    if (e == NULL) {
+        return fn_fail_nomem(err, "the engine", sizeof *e);
+    }
+    e->progress = options->progress;
+    e->progress_ud = options->progress_ud;
+    e->mutex_ready = pthread_mutex_init(&e->mutex, NULL) == 0;
+    status = pick_kernels(e, options->isa, err);
+    status = status == FN_OK ? open_files(e, options, err) : status;
+    status = status == FN_OK ? fn_pool_create(options->threads, &e->pool, err) : status;
+    if (status == FN_OK) {
+        fn_state_layout_init(&e->shape, false, &e->layout);
+        status = fit(e, options, err);
+    }
+    status = status == FN_OK ? load(e, options, err) : status;
+    if (status != FN_OK) {
+        fn_engine_close(e);
+        return status;
+    }
+    e->fingerprint_model = fn_checkpoint_digest(e->checkpoint);
+    e->load_seconds = fn_clock_seconds() - start;
+    *out = e;
+    return FN_OK;
+}
+
+void fn_engine_close(fn_engine *e) {
+    if (e == NULL) {
+        return;
+    }
+    fn_forward_destroy(e->forward);
+    fn_state_pool_destroy(e->states);
+    for (size_t p = 0; e->tables != NULL && p < e->shape.n_ple; p++) {
+        fn_ngram_table_close(e->tables[p]);
+    }
+    fn_free(e->tables);
+    fn_weights_free(e->weights);
+    fn_pool_destroy(e->pool);
+    fn_text_close(e->text);
+    fn_bound_free(e->bound);
+    fn_checkpoint_close(e->checkpoint);
+    if (e->mutex_ready) {
+        pthread_mutex_destroy(&e->mutex);
+    }
+    fn_free(e);
+}
+
+void fn_engine_get_info(const fn_engine *e, fn_engine_info *out) {
+    *out = (fn_engine_info){.vocab = e->shape.vocab,
+                            .layers = e->shape.n_layers,
+                            .context = e->context,
+                            .max_context = e->shape.max_positions,
+                            .threads = fn_pool_threads(e->pool),
+                            .chunk = e->chunk,
+                            .isa = e->kernels->name,
+                            .precision = "exact",
+                            .weight_bytes = e->weights->arena_bytes,
+                            .state_bytes = fn_session_bytes(&e->shape, &e->layout, e->context),
+                            .load_seconds = e->load_seconds};
+}
+
+const fn_text *fn_engine_text(const fn_engine *e) {
+    return e->text;
+}

@@ -1,0 +1,67 @@
+/* engine/engine.h - a loaded model and its sequences; private to the engine room. */
+#ifndef FN_ENGINE_ENGINE_H
+#define FN_ENGINE_ENGINE_H
+
+#include <pthread.h>
+
+#include "checkpoint/checkpoint.h"
+#include "engine/text.h"
+#include "flashnext.h"
+#include "forward/forward.h"
+#include "state/state.h"
+
+/* States a session keeps on its own, to come back to when a conversation is rendered anew. */
+#define FN_SESSION_MARKS 4
+
+struct fn_engine {
+    fn_checkpoint *checkpoint;
+    fn_bound *bound;
+    fn_shape shape;
+    fn_pool *pool;
+    fn_weights *weights;
+    fn_ngram_table **tables; /* [n_ple] */
+    fn_state_layout layout;
+    fn_state_pool *states;
+    fn_forward *forward;
+    const fn_kernels *kernels;
+    fn_text *text;
+    size_t context, chunk;
+    uint64_t fingerprint_model;
+    double load_seconds;
+    fn_progress progress;
+    void *progress_ud;
+    pthread_mutex_t mutex; /* one forward at a time */
+    bool mutex_ready;
+};
+
+typedef struct fn_mark {
+    fn_state *state;
+} fn_mark;
+
+struct fn_session {
+    fn_engine *engine;
+    fn_state *state;
+    fn_state *empty; /* what an empty state looks like */
+    int32_t *ids;    /* [context]; as many as the state is long */
+    float *logits;   /* [V] */
+    bool logits_ready;
+    fn_mark marks[FN_SESSION_MARKS]; /* oldest first */
+    size_t n_marks;
+};
+
+struct fn_snapshot {
+    fn_state *state;
+    int32_t *ids;
+};
+
+/* Bytes that one session takes at most: its state with marks, ids and logits. */
+uint64_t fn_session_bytes(const fn_shape *shape, const fn_state_layout *layout, size_t context);
+
+/* Reads ids into the session; checks nothing but the context. Progress is told where asked. */
+FN_NODISCARD fn_status fn_session_read(fn_session *session, const int32_t *ids, size_t n,
+                                       bool tell_progress, fn_error *err);
+
+/* Keeps the state as it is now to come back to. */
+FN_NODISCARD fn_status fn_session_mark(fn_session *session, fn_error *err);
+
+#endif

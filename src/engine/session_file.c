@@ -1,0 +1,184 @@
+/* A session in a file: header, ids, every valid byte of the state, digest. The header says what the state
+ * depends on; whatever differs is named and refused. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "engine/engine.h"
+
+#define MAGIC "FNSTATE"
+#define VERSION 1
+
+typedef struct header {
+    char magic[8];
+    uint32_t version;
+    uint32_t reserved;
+    uint64_t model;  /* digest of the checkpoint's tensors */
+    uint64_t layout; /* digest of the state's parts */
+    char precision[16];
+    char kernels[16];
+    uint64_t n_ids;
+} header;
+
+typedef struct file_stream {
+    FILE *file;
+    const char *path;
+    uint64_t digest;
+} file_stream;
+
+static header make_header(const fn_engine *e, size_t n_ids) {
+    header h = {.magic = MAGIC, .version = VERSION, .model = e->fingerprint_model, .n_ids = n_ids};
+    h.layout = FN_HASH_START;
+    for (size_t i = 0; i < FN_PARTS; i++) {
+        const fn_part_layout *p = &e->layout.part[i];
+        uint64_t numbers[5] = {p->storage, p->layers, p->heads, p->values, p->value_bytes};
+        h.layout = fn_hash_bytes(h.layout, numbers, p->layers > 0 ? sizeof numbers : 0);
+    }
+    memcpy(h.precision, "exact", sizeof "exact");
+    (void)snprintf(h.kernels, sizeof h.kernels, "%s", e->kernels->name);
+    return h;
+}
+
+/* ---- writing ---- */
+
+static fn_status put(void *ud, const void *bytes, size_t n, fn_error *err) {
+    file_stream *f = ud;
+    f->digest = fn_hash_bytes(f->digest, bytes, n);
+    return fwrite(bytes, 1, n, f->file) == n
+               ? FN_OK
+               : fn_fail(err, FN_E_IO, "%s: write failed: %s", f->path, strerror(errno));
+}
+
+static fn_status put_session(file_stream *f, const fn_session *s, fn_error *err) {
+    size_t n = fn_session_length(s);
+    header h = make_header(s->engine, n);
+    fn_status status = put(f, &h, sizeof h, err);
+    status = status == FN_OK ? put(f, s->ids, n * sizeof *s->ids, err) : status;
+    status = status == FN_OK ? fn_state_write(s->state, put, f, err) : status;
+    uint64_t digest = f->digest;
+    status = status == FN_OK ? put(f, &digest, sizeof digest, err) : status;
+    if (status == FN_OK && (fflush(f->file) != 0 || fsync(fileno(f->file)) != 0)) {
+        status = fn_fail(err, FN_E_IO, "%s: write failed: %s", f->path, strerror(errno));
+    }
+    return status;
+}
+
+fn_status fn_session_save(const fn_session *session, const char *path, fn_error *err) {
+    size_t bytes = strlen(path) + 8;
+    char *part = fn_alloc(bytes, 1);
+    if (part == NULL) {
+        return fn_fail_nomem(err, path, bytes);
+    }
+    (void)snprintf(part, bytes, "%s.part", path);
+    file_stream f = {.file = fopen(part, "wb"), .path = path, .digest = FN_HASH_START};
+    fn_status status = f.file != NULL
+                           ? put_session(&f, session, err)
+                           : fn_fail(err, FN_E_IO, "%s: cannot create: %s", part, strerror(errno));
+    if (f.file != NULL && fclose(f.file) != 0 && status == FN_OK) {
+        status = fn_fail(err, FN_E_IO, "%s: write failed: %s", path, strerror(errno));
+    }
+    if (status == FN_OK && rename(part, path) != 0) {
+        status = fn_fail(err, FN_E_IO, "%s: cannot name the file: %s", path, strerror(errno));
+    }
+    if (status != FN_OK && f.file != NULL) {
+        (void)unlink(part);
+    }
+    fn_free(part);
+    return status;
+}
+
+/* ---- reading ---- */
+
+static fn_status get(void *ud, void *bytes, size_t n, fn_error *err) {
+    file_stream *f = ud;
+    if (fread(bytes, 1, n, f->file) != n) {
+        return fn_fail(err, FN_E_MODEL, "%s: the saved session ends early", f->path);
+    }
+    f->digest = fn_hash_bytes(f->digest, bytes, n);
+    return FN_OK;
+}
+
+static fn_status refuse(const char *path, const char *what, const char *found, const char *expected,
+                        fn_error *err) {
+    return fn_fail(err, FN_E_MODEL, "%s: saved with %s %s, but this engine has %s", path, what,
+                   found, expected);
+}
+
+static fn_status check_header(const fn_engine *e, const header *h, const char *path,
+                              fn_error *err) {
+    header ours = make_header(e, 0);
+    if (memcmp(h->magic, MAGIC, sizeof MAGIC) != 0) {
+        return fn_fail(err, FN_E_MODEL, "%s: not a saved session", path);
+    }
+    if (h->version != VERSION) {
+        return fn_fail(err, FN_E_MODEL, "%s: saved session of version %u, expected %d", path,
+                       h->version, VERSION);
+    }
+    if (h->model != ours.model) {
+        return fn_fail(err, FN_E_MODEL, "%s: saved with another checkpoint", path);
+    }
+    if (memcmp(h->precision, ours.precision, sizeof h->precision) != 0) {
+        return refuse(path, "precision", h->precision, ours.precision, err);
+    }
+    if (memcmp(h->kernels, ours.kernels, sizeof h->kernels) != 0) {
+        return refuse(path, "instruction set", h->kernels, ours.kernels, err);
+    }
+    if (h->layout != ours.layout) {
+        return fn_fail(err, FN_E_MODEL, "%s: saved with other parts of state", path);
+    }
+    if (h->n_ids > e->context) {
+        return fn_fail(err, FN_E_RANGE, "%s: %llu tokens do not fit a context of %zu", path,
+                       (unsigned long long)h->n_ids, e->context);
+    }
+    return FN_OK;
+}
+
+static fn_status get_session(file_stream *f, fn_session *s, fn_error *err) {
+    header h;
+    fn_status status = get(f, &h, sizeof h, err);
+    if (status == FN_OK) {
+        h.precision[sizeof h.precision - 1] = '\0';
+        h.kernels[sizeof h.kernels - 1] = '\0';
+        status = check_header(s->engine, &h, f->path, err);
+    }
+    status = status == FN_OK ? get(f, s->ids, (size_t)h.n_ids * sizeof *s->ids, err) : status;
+    status = status == FN_OK ? fn_state_read(s->state, get, f, err) : status;
+    uint64_t expected = f->digest;
+    uint64_t found = 0;
+    status = status == FN_OK ? get(f, &found, sizeof found, err) : status;
+    if (status == FN_OK && found != expected) {
+        return fn_fail(err, FN_E_MODEL, "%s: the saved session is damaged (its digest differs)",
+                       f->path);
+    }
+    if (status == FN_OK && fn_session_length(s) != h.n_ids) {
+        return fn_fail(err, FN_E_MODEL, "%s: the saved session is damaged (%llu ids, %zu rows)",
+                       f->path, (unsigned long long)h.n_ids, fn_session_length(s));
+    }
+    if (status == FN_OK && fgetc(f->file) != EOF) {
+        return fn_fail(err, FN_E_MODEL, "%s: bytes follow the saved session", f->path);
+    }
+    return status;
+}
+
+fn_status fn_session_load(fn_engine *engine, const char *path, fn_session **out, fn_error *err) {
+    file_stream f = {.file = fopen(path, "rb"), .path = path, .digest = FN_HASH_START};
+    *out = NULL;
+    if (f.file == NULL) {
+        return fn_fail(err, FN_E_IO, "%s: cannot open: %s", path, strerror(errno));
+    }
+    fn_session *s = NULL;
+    fn_status status = fn_session_create(engine, &s, err);
+    status = status == FN_OK ? get_session(&f, s, err) : status;
+    status = status == FN_OK ? fn_session_mark(s, err) : status;
+    (void)fclose(f.file);
+    if (status != FN_OK) {
+        fn_session_destroy(s);
+        return status;
+    }
+    *out = s;
+    return FN_OK;
+}

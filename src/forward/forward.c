@@ -1,0 +1,228 @@
+#include "forward/forward.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "forward/trunk.h"
+#include "layers/layers.h"
+
+#define MAX_SEGMENTS 256
+
+struct fn_forward {
+    fn_step step;
+    uint8_t *arena;
+    size_t arena_bytes;
+    fn_step_segment segments[MAX_SEGMENTS];
+    const int32_t *ids[MAX_SEGMENTS];
+    const float *embeds[MAX_SEGMENTS];
+    const uint8_t *use_embed[MAX_SEGMENTS];
+};
+
+typedef struct room {
+    size_t rows, threads, keys, blocks;
+} room;
+
+static room room_for(const fn_shape *s, size_t max_rows, size_t context, size_t threads) {
+    room r = {.rows = max_rows, .threads = threads, .keys = context, .blocks = 0};
+    if (s->has_indexer) {
+        size_t budget = s->index_budget + s->index_ratio;
+        r.keys = budget < context ? budget : context;
+        r.blocks = context / s->index_ratio + 1;
+    }
+    return r;
+}
+
+/* Places every buffer of the step from `base` on (NULL: only adds up) and returns the bytes. */
+static size_t place_buffers(fn_step *step, const fn_shape *s, const room *r, uint8_t *base) {
+    size_t used = 0;
+    size_t R = r->rows;
+    size_t W = r->threads;
+    size_t N = r->keys;
+    size_t B = r->blocks;
+#define FN_STEP_PLACE(name, type, elements)                                                        \
+    step->name = base != NULL ? (type *)(void *)(base + used) : NULL;                              \
+    used += ((elements) * sizeof(type) + 63) / 64 * 64;
+    FN_STEP_BUFFERS(FN_STEP_PLACE)
+#undef FN_STEP_PLACE
+    return used;
+}
+
+size_t fn_forward_bytes(const fn_shape *shape, size_t max_rows, size_t context, size_t threads) {
+    fn_step step;
+    room r = room_for(shape, max_rows, context, threads);
+    return place_buffers(&step, shape, &r, NULL);
+}
+
+fn_status fn_forward_create(const fn_model *model, size_t max_rows, size_t context,
+                            fn_forward **out, fn_error *err) {
+    const fn_shape *shape = &model->weights->shape;
+    room r = room_for(shape, max_rows, context, fn_pool_threads(model->pool));
+    *out = NULL;
+    fn_forward *f = fn_alloc_zero(1, sizeof *f);
+    if (f == NULL) {
+        return fn_fail_nomem(err, "the forward pass", sizeof *f);
+    }
+    f->arena_bytes = place_buffers(&f->step, shape, &r, NULL);
+    f->arena = fn_pages_alloc(f->arena_bytes);
+    if (f->arena == NULL) {
+        size_t bytes = f->arena_bytes;
+        fn_forward_destroy(f);
+        return fn_fail_nomem(err, "the forward pass", bytes);
+    }
+    (void)place_buffers(&f->step, shape, &r, f->arena);
+    f->step.k = model->kernels;
+    f->step.pool = model->pool;
+    f->step.weights = model->weights;
+    f->step.shape = shape;
+    f->step.layout = model->layout;
+    f->step.tables = model->tables;
+    f->step.segments = f->segments;
+    f->step.ids = f->ids;
+    f->step.max_rows = max_rows;
+    f->step.max_keys = r.keys;
+    f->step.max_blocks = r.blocks;
+    *out = f;
+    return FN_OK;
+}
+
+void fn_forward_destroy(fn_forward *f) {
+    if (f != NULL) {
+        fn_pages_free(f->arena, f->arena_bytes);
+        fn_free(f);
+    }
+}
+
+size_t fn_forward_max_rows(const fn_forward *f) {
+    return f->step.max_rows;
+}
+
+static fn_status check_segment(const fn_forward *f, const fn_segment *segment, fn_error *err) {
+    for (size_t t = 0; t < segment->n; t++) {
+        if (segment->ids[t] < 0 || (size_t)segment->ids[t] >= f->step.shape->vocab) {
+            return fn_fail(err, FN_E_RANGE, "token id at index %zu: found %d, expected 0 to %zu", t,
+                           (int)segment->ids[t], f->step.shape->vocab - 1);
+        }
+    }
+    return segment->n > 0 ? FN_OK : fn_fail(err, FN_E_RANGE, "a segment has no ids");
+}
+
+static void set_positions(const fn_step *s, const fn_segment *segment, const fn_step_segment *g) {
+    int32_t *positions = s->positions + 3 * g->first;
+    if (segment->positions != NULL) {
+        memcpy(positions, segment->positions, 3 * segment->n * sizeof *positions);
+        return;
+    }
+    for (size_t i = 0; i < 3 * segment->n; i++) {
+        positions[i] = (int32_t)(g->length + i / 3) + fn_state_position_offset(segment->state);
+    }
+}
+
+/* Takes room in every state; on failure the ones that began are given back. */
+static fn_status begin(fn_forward *f, const fn_segment *segments, size_t n, fn_error *err) {
+    fn_step *s = &f->step;
+    s->rows = 0;
+    s->n_segments = 0;
+    for (size_t i = 0; i < n; i++) {
+        const fn_segment *segment = &segments[i];
+        fn_status status = check_segment(f, segment, err);
+        if (status == FN_OK && segment->n > s->max_rows - s->rows) {
+            status = fn_fail(err, FN_E_RANGE, "a forward of more than %zu rows", s->max_rows);
+        }
+        if (status == FN_OK) {
+            status = fn_state_begin(segment->state, segment->n, segment->keep_rows, err);
+        }
+        if (status != FN_OK) {
+            for (size_t k = 0; k < i; k++) {
+                fn_state_abort(segments[k].state);
+            }
+            return status;
+        }
+        f->segments[i] = (fn_step_segment){.state = segment->state,
+                                           .first = s->rows,
+                                           .n = segment->n,
+                                           .length = fn_state_length(segment->state)};
+        f->ids[i] = segment->ids;
+        f->embeds[i] = segment->embeds;
+        f->use_embed[i] = segment->embeds != NULL ? segment->use_embed : NULL;
+        set_positions(s, segment, &f->segments[i]);
+        s->rows += segment->n;
+        s->n_segments++;
+    }
+    return FN_OK;
+}
+
+/* The streams after a row are part of the state: a later request may need their logits, or the MTP head. */
+static void keep_streams(const fn_step *s) {
+    size_t width = fn_shape_streams(s->shape);
+    for (size_t i = 0; i < s->n_segments; i++) {
+        const fn_step_segment *g = &s->segments[i];
+        for (size_t t = 0; t < g->n; t++) {
+            uint8_t *block = fn_state_after(g->state, t);
+            if (block != NULL) {
+                memcpy(fn_recurrent_part(s->layout, block, FN_PART_STREAMS, 0),
+                       s->streams + (g->first + t) * width, width * sizeof(float));
+            }
+        }
+    }
+}
+
+/* streams [rows, hc*D] -> logits [rows, V]. */
+static void head(const fn_step *s, const float *streams, size_t rows, float *logits) {
+    fn_layer_mix(s, &s->weights->mixer, streams, rows, s->mixed, NULL);
+    fn_step_trace(s, FN_TRACE_HIDDEN, 0, rows, s->shape->hidden, s->mixed);
+    fn_linear out = fn_linear_of(&s->weights->head, s->mixed, logits, rows);
+    fn_step_linear(s, &out, 1);
+}
+
+static void wanted_logits(const fn_step *s, const fn_segment *segments, float *logits) {
+    size_t width = fn_shape_streams(s->shape);
+    size_t wanted = 0;
+    for (size_t i = 0; i < s->n_segments; i++) {
+        for (size_t t = 0; t < segments[i].n && segments[i].wants != NULL; t++) {
+            if (segments[i].wants[t]) {
+                memcpy(s->wanted + wanted++ * width,
+                       s->streams + (s->segments[i].first + t) * width, width * sizeof(float));
+            }
+        }
+    }
+    if (wanted > 0 && logits != NULL) {
+        head(s, s->wanted, wanted, logits);
+    }
+}
+
+fn_status fn_forward_run(fn_forward *f, const fn_segment *segments, size_t n, float *logits,
+                         const fn_trace *trace, fn_error *err) {
+    fn_step *s = &f->step;
+    if (n == 0 || n > MAX_SEGMENTS) {
+        return fn_fail(err, FN_E_RANGE, "a forward of %zu segments: expected 1 to %d", n,
+                       MAX_SEGMENTS);
+    }
+    fn_status status = begin(f, segments, n, err);
+    if (status != FN_OK) {
+        return status;
+    }
+    s->trace = trace;
+    fn_layer_embed(s, f->embeds, f->use_embed);
+    fn_layer_rope(s);
+    fn_layer_ngram_history(s);
+    status = fn_trunk_run(s, 0, s->shape->n_layers, err);
+    if (status == FN_OK) {
+        keep_streams(s);
+        wanted_logits(s, segments, logits);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (status == FN_OK) {
+            fn_state_commit(segments[i].state);
+        } else {
+            fn_state_abort(segments[i].state);
+        }
+    }
+    s->trace = NULL;
+    return status;
+}
+
+void fn_forward_head(fn_forward *f, const fn_state *state, float *logits) {
+    const float *streams =
+        fn_recurrent_view(f->step.layout, fn_state_before(state), FN_PART_STREAMS, 0);
+    head(&f->step, streams, 1, logits);
+}

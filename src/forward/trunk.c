@@ -1,0 +1,40 @@
+/* Reference: Qwen4ExpTextDecoderLayer.forward: n-gram memory, then mix -> delta net or attention -> combine,
+ * then mix -> experts -> combine. */
+#include "forward/trunk.h"
+
+#include "layers/layers.h"
+
+static void mixer_half(const fn_step *s, const fn_layer_weights *w, size_t layer) {
+    size_t index = fn_shape_kind_index(s->shape, layer);
+    fn_layer_mix(s, &w->attn_mixer, s->streams, s->rows, s->mixed, s->inject);
+    if (s->shape->layer_kind[layer] == FN_LAYER_DELTA) {
+        fn_layer_delta(s, &w->delta, index);
+    } else {
+        fn_layer_attention(s, &w->attention, index);
+    }
+    fn_step_trace(s, FN_TRACE_MIXER_OUT, layer, s->rows, s->shape->hidden, s->block_out);
+    fn_layer_combine(s);
+}
+
+static void expert_half(const fn_step *s, const fn_layer_weights *w, size_t layer) {
+    fn_layer_mix(s, &w->mlp_mixer, s->streams, s->rows, s->mixed, s->inject);
+    fn_layer_moe(s, &w->moe, layer);
+    fn_step_trace(s, FN_TRACE_MLP_OUT, layer, s->rows, s->shape->hidden, s->block_out);
+    fn_layer_combine(s);
+}
+
+fn_status fn_trunk_run(fn_step *s, size_t first, size_t end, fn_error *err) {
+    for (size_t layer = first; layer < end; layer++) {
+        const fn_layer_weights *w = &s->weights->layers[layer];
+        if (w->ple != NULL) {
+            fn_status status = fn_layer_ple(s, w->ple, fn_shape_ple_index(s->shape, layer), err);
+            if (status != FN_OK) {
+                return status;
+            }
+        }
+        mixer_half(s, w, layer);
+        expert_half(s, w, layer);
+        fn_step_trace(s, FN_TRACE_STREAMS, layer, s->rows, fn_shape_streams(s->shape), s->streams);
+    }
+    return FN_OK;
+}

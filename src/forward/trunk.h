@@ -1,0 +1,10 @@
+/* forward/trunk.h - a range of layers: streams in, streams out, so that machines can share a model. */
+#ifndef FN_FORWARD_TRUNK_H
+#define FN_FORWARD_TRUNK_H
+
+#include "layers/step.h"
+
+/* Runs layers [first, end) over s->streams. Fails with FN_E_IO when the n-gram table cannot be read. */
+FN_NODISCARD fn_status fn_trunk_run(fn_step *s, size_t first, size_t end, fn_error *err);
+
+#endif

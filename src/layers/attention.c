@@ -1,0 +1,214 @@
+/* Gated attention over selected keys. Reference: Qwen4ExpTextAttention.
+ *   per head [q gate] = q_proj x;  q, k = rope(rmsnorm(.));  scale 1 / sqrt(Dh)
+ *   y = o_proj(softmax(scale q k^T over the keys that the indexer chose) v * sigmoid(gate))
+ * Keys are taken in ascending position, whatever chose them. */
+#include <math.h>
+#include <string.h>
+
+#include "layers/layers.h"
+
+typedef struct attention_job {
+    const fn_attention_weights *w;
+    size_t index;
+    const fn_step_segment *segment; /* of the single row whose blocks are scored by all threads */
+    size_t row;
+} attention_job;
+
+static void norm_and_turn(const fn_step *s, float *head, const float *w, size_t width, size_t row) {
+    size_t pairs = s->shape->rotary / 2;
+    s->k->rms_norm(head, head, w, width, s->shape->norm_eps);
+    s->k->rope(head, s->rope_cos + row * pairs, s->rope_sin + row * pairs, s->shape->rotary);
+}
+
+static void store_row(const fn_step *s, size_t index, size_t row) {
+    const fn_step_segment *g = fn_step_segment_of(s, row);
+    const fn_shape *m = s->shape;
+    size_t at = g->length + row - g->first;
+    float *keys = fn_state_page(g->state, FN_PART_KEYS, index, at / FN_PAGE_ROWS);
+    float *values = fn_state_page(g->state, FN_PART_VALUES, index, at / FN_PAGE_ROWS);
+    for (size_t h = 0; h < m->n_kv_heads; h++) {
+        size_t to = (h * FN_PAGE_ROWS + at % FN_PAGE_ROWS) * m->head_dim;
+        size_t from = (row * m->n_kv_heads + h) * m->head_dim;
+        memcpy(keys + to, s->key + from, m->head_dim * sizeof *keys);
+        memcpy(values + to, s->value + from, m->head_dim * sizeof *values);
+    }
+}
+
+static void prepare_rows(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
+    const attention_job *j = ctx;
+    const fn_shape *m = s->shape;
+    size_t q_width = m->n_heads * 2 * m->head_dim;
+    size_t kv_width = m->n_kv_heads * m->head_dim;
+    (void)thread;
+    for (size_t r = begin; r < end; r++) {
+        if (j->w->q_bias != NULL) {
+            s->k->add(s->query + r * q_width, j->w->q_bias, q_width);
+            s->k->add(s->key + r * kv_width, j->w->k_bias, kv_width);
+            s->k->add(s->value + r * kv_width, j->w->v_bias, kv_width);
+        }
+        for (size_t h = 0; h < m->n_heads; h++) {
+            norm_and_turn(s, s->query + r * q_width + h * 2 * m->head_dim, j->w->q_norm,
+                          m->head_dim, r);
+        }
+        for (size_t h = 0; h < m->n_kv_heads; h++) {
+            norm_and_turn(s, s->key + r * kv_width + h * m->head_dim, j->w->k_norm, m->head_dim, r);
+        }
+        store_row(s, j->index, r);
+        for (size_t h = 0; m->has_indexer && h < m->index_heads; h++) {
+            norm_and_turn(s, s->index_qk + (r * (m->index_heads + 1) + h) * m->index_dim,
+                          j->w->index_q_norm, m->index_dim, r);
+        }
+    }
+}
+
+static size_t complete_blocks(const fn_step *s, size_t visible) {
+    return s->shape->has_indexer ? visible / s->shape->index_ratio : 0;
+}
+
+/* Whether a query must choose: more complete blocks than the budget holds. */
+static bool must_choose(const fn_step *s, size_t visible) {
+    return complete_blocks(s, visible) > s->shape->index_budget / s->shape->index_ratio;
+}
+
+/* The positions row r reads, into the thread's list. scores: of its complete blocks, if it must choose. */
+static size_t choose_keys(const fn_step *s, size_t visible, const float *scores, size_t thread) {
+    int32_t *keys = s->chosen_keys + thread * s->max_keys;
+    if (must_choose(s, visible)) {
+        return fn_indexer_choose(
+            scores, complete_blocks(s, visible), s->shape->index_budget / s->shape->index_ratio,
+            s->shape->index_ratio, visible, s->block_order + thread * s->max_blocks, keys);
+    }
+    for (size_t i = 0; i < visible; i++) {
+        keys[i] = (int32_t)i;
+    }
+    return visible;
+}
+
+/* Row pointers of the chosen keys for one key head. */
+static void gather(const fn_step *s, const fn_step_segment *g, size_t index, size_t head, size_t n,
+                   size_t thread) {
+    const int32_t *keys = s->chosen_keys + thread * s->max_keys;
+    const float **k = s->key_rows + thread * s->max_keys;
+    const float **v = s->value_rows + thread * s->max_keys;
+    size_t d = s->shape->head_dim;
+    for (size_t i = 0; i < n; i++) {
+        size_t at = (size_t)keys[i];
+        size_t offset = (head * FN_PAGE_ROWS + at % FN_PAGE_ROWS) * d;
+        k[i] =
+            (const float *)fn_state_page(g->state, FN_PART_KEYS, index, at / FN_PAGE_ROWS) + offset;
+        v[i] = (const float *)fn_state_page(g->state, FN_PART_VALUES, index, at / FN_PAGE_ROWS) +
+               offset;
+    }
+}
+
+static void attend_head(const fn_step *s, const attention_job *j, size_t row, size_t head, size_t n,
+                        size_t thread) {
+    const fn_shape *m = s->shape;
+    size_t shared_by = m->n_heads / m->n_kv_heads;
+    const fn_step_segment *g = fn_step_segment_of(s, row);
+    float *out = s->attended + (row * m->n_heads + head * shared_by) * m->head_dim;
+    float *q = s->query + (row * m->n_heads + head * shared_by) * 2 * m->head_dim;
+    gather(s, g, j->index, head, n, thread);
+    s->k->attention(&(fn_attention_args){.out = out,
+                                         .q = q,
+                                         .ldq = 2 * m->head_dim,
+                                         .heads = shared_by,
+                                         .head_dim = m->head_dim,
+                                         .n_keys = n,
+                                         .k = s->key_rows + thread * s->max_keys,
+                                         .v = s->value_rows + thread * s->max_keys,
+                                         .scale = 1.0f / sqrtf((float)m->head_dim),
+                                         .scores = s->scores + thread * s->max_keys * shared_by});
+    for (size_t h = 0; h < shared_by; h++) {
+        float *gate = q + h * 2 * m->head_dim + m->head_dim;
+        s->k->sigmoid(gate, gate, m->head_dim, 1.0f);
+        s->k->mul(out + h * m->head_dim, out + h * m->head_dim, gate, m->head_dim);
+    }
+}
+
+static void attend_rows(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
+    const attention_job *j = ctx;
+    for (size_t r = begin; r < end; r++) {
+        const fn_step_segment *g = fn_step_segment_of(s, r);
+        size_t visible = g->length + r - g->first + 1;
+        float *scores = s->block_scores + thread * s->max_blocks;
+        if (must_choose(s, visible)) {
+            fn_indexer_score(s, j->index, r, 0, complete_blocks(s, visible), scores);
+        }
+        size_t n = choose_keys(s, visible, scores, thread);
+        if (s->trace != NULL) {
+            s->trace->emit(s->trace->ud, FN_TRACE_SELECTED, j->index, r, 1, n,
+                           s->chosen_keys + thread * s->max_keys);
+        }
+        for (size_t h = 0; h < s->shape->n_kv_heads; h++) {
+            attend_head(s, j, r, h, n, thread);
+        }
+    }
+}
+
+/* ---- few rows: all threads share one row's blocks, then its key heads ---- */
+
+static void score_blocks(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
+    const attention_job *j = ctx;
+    (void)thread;
+    fn_indexer_score(s, j->index, j->row, begin, end, s->block_scores + begin);
+}
+
+static void attend_heads(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
+    const attention_job *j = ctx;
+    const fn_step_segment *g = j->segment;
+    size_t visible = g->length + j->row - g->first + 1;
+    size_t n = choose_keys(s, visible, s->block_scores, thread);
+    if (s->trace != NULL && begin == 0) {
+        s->trace->emit(s->trace->ud, FN_TRACE_SELECTED, j->index, j->row, 1, n,
+                       s->chosen_keys + thread * s->max_keys);
+    }
+    for (size_t h = begin; h < end; h++) {
+        attend_head(s, j, j->row, h, n, thread);
+    }
+}
+
+static void attend_few_rows(const fn_step *s, attention_job *j) {
+    for (size_t r = 0; r < s->rows; r++) {
+        j->row = r;
+        j->segment = fn_step_segment_of(s, r);
+        size_t visible = j->segment->length + r - j->segment->first + 1;
+        if (must_choose(s, visible)) {
+            fn_step_each(s, complete_blocks(s, visible), score_blocks, j);
+        }
+        fn_step_each(s, s->shape->n_kv_heads, attend_heads, j);
+    }
+}
+
+static void bias_rows(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
+    const attention_job *j = ctx;
+    (void)thread;
+    for (size_t r = begin; r < end; r++) {
+        s->k->add(s->block_out + r * s->shape->hidden, j->w->o_bias, s->shape->hidden);
+    }
+}
+
+void fn_layer_attention(const fn_step *s, const fn_attention_weights *w, size_t index) {
+    attention_job j = {.w = w, .index = index};
+    fn_linear in[4] = {fn_linear_of(&w->q, s->mixed, s->query, s->rows),
+                       fn_linear_of(&w->k, s->mixed, s->key, s->rows),
+                       fn_linear_of(&w->v, s->mixed, s->value, s->rows)};
+    if (s->shape->has_indexer) {
+        in[3] = fn_linear_of(&w->index_qk, s->mixed, s->index_qk, s->rows);
+    }
+    fn_step_linear(s, in, s->shape->has_indexer ? 4 : 3);
+    fn_step_each(s, s->rows, prepare_rows, &j);
+    if (s->shape->has_indexer) {
+        fn_indexer_pool(s, w, index);
+    }
+    if (s->rows >= fn_pool_threads(s->pool) && s->rows > 1) {
+        fn_step_each(s, s->rows, attend_rows, &j);
+    } else {
+        attend_few_rows(s, &j);
+    }
+    fn_linear out = fn_linear_of(&w->o, s->attended, s->block_out, s->rows);
+    fn_step_linear(s, &out, 1);
+    if (w->o_bias != NULL) {
+        fn_step_each(s, s->rows, bias_rows, &j);
+    }
+}

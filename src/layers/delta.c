@@ -1,0 +1,160 @@
+/* Gated delta net (linear attention). Reference: Qwen4ExpTextGatedDeltaNet and
+ * torch_recurrent_gated_delta_rule; the recurrence runs token after token, so a chunk's edge is invisible.
+ *   [q k v] = silu(causal conv(in_proj_qkv x));  z = in_proj_z x
+ *   q = l2norm(q) / sqrt(dk);  k = l2norm(k);  value head h reads key head h / (Hv / Hk)
+ *   decay = exp(-exp(A_log) * softplus(in_proj_a x + dt_bias));  beta = sigmoid(in_proj_b x)
+ *   S = decay S;  S += k (beta (v - S^T k))^T;  o = S^T q
+ *   y = out_proj(rmsnorm(o) * w * gate(z)) */
+#include <math.h>
+#include <string.h>
+
+#include "layers/layers.h"
+
+#define EPS_L2 1e-6f
+/* Value columns taken through all tokens together: 128 x 32 floats of a state stay in L1. */
+#define COLUMNS 32
+#define MAX_TAPS 64 /* as shape allows */
+
+typedef struct delta_job {
+    const fn_delta_weights *w;
+    size_t index;
+} delta_job;
+
+/* Row t of a segment's conv input; before its first row stands the tail, oldest first. */
+static const float *conv_row(const fn_step *s, const fn_step_segment *g, const float *tail,
+                             size_t tails, ptrdiff_t t) {
+    size_t width = fn_shape_conv(s->shape);
+    return t < 0 ? tail + ((ptrdiff_t)tails + t) * (ptrdiff_t)width
+                 : s->qkv + (g->first + (size_t)t) * width;
+}
+
+static void keep_tail(const fn_step *s, const delta_job *j, const fn_step_segment *g,
+                      const float *tail, size_t t) {
+    size_t tails = s->shape->conv_kernel - 1;
+    size_t width = fn_shape_conv(s->shape);
+    uint8_t *block = fn_state_after(g->state, t);
+    if (block == NULL) {
+        return;
+    }
+    float *dst = fn_recurrent_part(s->layout, block, FN_PART_CONV, j->index);
+    for (size_t i = 0; i < tails; i++) {
+        ptrdiff_t from = (ptrdiff_t)(t + 1 + i) - (ptrdiff_t)tails;
+        memcpy(dst + i * width, conv_row(s, g, tail, tails, from), width * sizeof *dst);
+    }
+}
+
+/* Conv, normalisation, decay and beta of rows: everything before the recurrence. */
+static void prepare_rows(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
+    const delta_job *j = ctx;
+    const fn_shape *m = s->shape;
+    size_t width = fn_shape_conv(m);
+    size_t taps = m->conv_kernel;
+    size_t hv = m->delta_v_heads;
+    (void)thread;
+    for (size_t r = begin; r < end; r++) {
+        const fn_step_segment *g = fn_step_segment_of(s, r);
+        const float *tail =
+            fn_recurrent_view(s->layout, fn_state_before(g->state), FN_PART_CONV, j->index);
+        const float *rows[MAX_TAPS];
+        size_t t = r - g->first;
+        float *x = s->conv + r * width;
+        for (size_t i = 0; i < taps; i++) {
+            rows[i] = conv_row(s, g, tail, taps - 1, (ptrdiff_t)(t + i) - (ptrdiff_t)(taps - 1));
+        }
+        s->k->conv_silu(x, rows, j->w->conv, taps, width);
+        keep_tail(s, j, g, tail, t);
+        float scale = 1.0f / sqrtf((float)m->delta_k_dim);
+        for (size_t h = 0; h < 2 * m->delta_k_heads; h++) {
+            float *head = x + h * m->delta_k_dim;
+            s->k->l2_norm(head, head, m->delta_k_dim, EPS_L2, h < m->delta_k_heads ? scale : 1.0f);
+        }
+        float *decay = s->decay + r * hv;
+        for (size_t h = 0; h < hv; h++) {
+            decay[h] += j->w->dt_bias[h];
+        }
+        s->k->softplus(decay, decay, hv);
+        s->k->mul(decay, decay, j->w->a, hv);
+        s->k->exp(decay, decay, hv);
+        s->k->sigmoid(s->beta + r * hv, s->beta + r * hv, hv, 1.0f);
+    }
+}
+
+/* Columns [at, at + n) of one head through all rows of a segment. */
+static void run_columns(const fn_step *s, size_t index, const fn_step_segment *g, size_t head,
+                        size_t at, size_t n) {
+    const fn_shape *m = s->shape;
+    size_t dk = m->delta_k_dim;
+    size_t dv = m->delta_v_dim;
+    size_t width = fn_shape_conv(m);
+    size_t k_head = head / (m->delta_v_heads / m->delta_k_heads);
+    size_t offset = head * dk * dv + at;
+    const float *before = (const float *)fn_recurrent_view(s->layout, fn_state_before(g->state),
+                                                           FN_PART_DELTA, index) +
+                          offset;
+    for (size_t t = 0; t < g->n; t++) {
+        size_t r = g->first + t;
+        const float *x = s->conv + r * width;
+        /* A row that keeps no block of its own works in the one of the last row. */
+        uint8_t *block = fn_state_after(g->state, t);
+        block = block != NULL ? block : fn_state_after(g->state, g->n - 1);
+        float *after = (float *)fn_recurrent_part(s->layout, block, FN_PART_DELTA, index) + offset;
+        s->k->delta_step(&(fn_delta_args){
+            .state_out = after,
+            .state_in = before,
+            .ld_state = dv,
+            .dk = dk,
+            .dv = n,
+            .q = x + k_head * dk,
+            .k = x + fn_shape_delta_k(m) + k_head * dk,
+            .v = x + 2 * fn_shape_delta_k(m) + head * dv + at,
+            .decay = s->decay[r * m->delta_v_heads + head],
+            .beta = s->beta[r * m->delta_v_heads + head],
+            .out = s->delta_out + r * fn_shape_delta_v(m) + head * dv + at,
+        });
+        before = after;
+    }
+}
+
+static void run_heads(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
+    const delta_job *j = ctx;
+    size_t heads = s->shape->delta_v_heads;
+    size_t dv = s->shape->delta_v_dim;
+    (void)thread;
+    for (size_t i = begin; i < end; i++) {
+        const fn_step_segment *g = &s->segments[i / heads];
+        for (size_t at = 0; at < dv; at += COLUMNS) {
+            run_columns(s, j->index, g, i % heads, at, dv - at < COLUMNS ? dv - at : COLUMNS);
+        }
+    }
+}
+
+static void gate_rows(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
+    const delta_job *j = ctx;
+    const fn_shape *m = s->shape;
+    size_t dv = m->delta_v_dim;
+    (void)thread;
+    for (size_t i = begin * m->delta_v_heads; i < end * m->delta_v_heads; i++) {
+        float *z = s->z + i * dv;
+        if (m->delta_gate == FN_GATE_SIGMOID) {
+            s->k->sigmoid(z, z, dv, 1.0f);
+        } else {
+            s->k->silu(z, z, dv, 1.0f);
+        }
+        s->k->rms_norm_gated(s->delta_out + i * dv, s->delta_out + i * dv, j->w->norm, z, dv,
+                             m->norm_eps);
+    }
+}
+
+void fn_layer_delta(const fn_step *s, const fn_delta_weights *w, size_t index) {
+    delta_job j = {w, index};
+    fn_linear in[4] = {fn_linear_of(&w->in_qkv, s->mixed, s->qkv, s->rows),
+                       fn_linear_of(&w->in_z, s->mixed, s->z, s->rows),
+                       fn_linear_of(&w->in_a, s->mixed, s->decay, s->rows),
+                       fn_linear_of(&w->in_b, s->mixed, s->beta, s->rows)};
+    fn_step_linear(s, in, 4);
+    fn_step_each(s, s->rows, prepare_rows, &j);
+    fn_step_each(s, s->n_segments * s->shape->delta_v_heads, run_heads, &j);
+    fn_step_each(s, s->rows, gate_rows, &j);
+    fn_linear out = fn_linear_of(&w->out, s->delta_out, s->block_out, s->rows);
+    fn_step_linear(s, &out, 1);
+}

@@ -1,0 +1,157 @@
+/* Per-layer embedding: hashed n-grams injected into every stream. Reference: Qwen4ExpTextPLELayer.
+ *   e = table rows of the position's n-grams, one after the other;  key = key_proj e;  value = value_proj e
+ *   s_i = <norm_key(key)_i, norm_query(stream)_i> / sqrt(D);  gate_i = sigmoid(sign(s_i) sqrt(max(|s_i|, 1e-6)))
+ *   v_i = gate_i value;  out = v + silu(conv(norm_conv(v))), depthwise, dilation = ngram_size
+ *   streams += out. The conv's history and the n-gram history are part of the state. */
+#include <math.h>
+#include <string.h>
+
+#include "layers/layers.h"
+#include "ngram/ngram_hash.h"
+
+#define MAX_TAPS 64 /* as shape allows */
+
+typedef struct ple_job {
+    const fn_ple_weights *w;
+    size_t p;
+} ple_job;
+
+/* ids before row t of a segment, oldest first, into history [ngram_size - 1]. */
+static void history_at(const fn_step *s, size_t segment, size_t t, int32_t *history) {
+    const fn_step_segment *g = &s->segments[segment];
+    size_t n = s->shape->ngram_size - 1;
+    const int32_t *carried =
+        fn_recurrent_view(s->layout, fn_state_before(g->state), FN_PART_NGRAM_IDS, 0);
+    for (size_t i = 0; i < n; i++) {
+        ptrdiff_t at = (ptrdiff_t)(t + i) - (ptrdiff_t)n;
+        history[i] = at < 0 ? carried[(ptrdiff_t)n + at] : s->ids[segment][at];
+    }
+}
+
+void fn_layer_ngram_history(const fn_step *s) {
+    if (s->shape->n_ple == 0) {
+        return;
+    }
+    for (size_t i = 0; i < s->n_segments; i++) {
+        for (size_t t = 0; t < s->segments[i].n; t++) {
+            uint8_t *block = fn_state_after(s->segments[i].state, t);
+            if (block != NULL) {
+                history_at(s, i, t + 1, fn_recurrent_part(s->layout, block, FN_PART_NGRAM_IDS, 0));
+            }
+        }
+    }
+}
+
+static void hash_rows(const fn_step *s, const fn_ple_weights *w) {
+    size_t heads = fn_shape_ngram_heads(s->shape);
+    for (size_t i = 0; i < s->n_segments; i++) {
+        const fn_step_segment *g = &s->segments[i];
+        int32_t history[FN_MAX_NGRAM];
+        history_at(s, i, 0, history);
+        fn_ngram_hash_rows(&w->hash, history, s->ids[i], g->n, s->ngram_rows + g->first * heads);
+    }
+}
+
+static void read_rows(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
+    const ple_job *j = ctx;
+    size_t heads = fn_shape_ngram_heads(s->shape);
+    fn_status status =
+        fn_ngram_table_gather(s->tables[j->p], s->ngram_rows + begin * heads, (end - begin) * heads,
+                              s->ngram + begin * s->shape->ple_embed, &s->thread_error[thread]);
+    (void)status; /* the message stands in thread_error */
+}
+
+static void gate_rows(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
+    const ple_job *j = ctx;
+    size_t d = s->shape->hidden;
+    size_t hc = s->shape->hc;
+    float eps = s->shape->norm_eps;
+    float share = 1.0f / sqrtf((float)d);
+    (void)thread;
+    for (size_t i = begin * hc; i < end * hc; i++) {
+        size_t w = i % hc * d;
+        float *key = s->gate + i * d;      /* key_proj's output; then the gated value */
+        float *normed = s->normed + i * d; /* the query; then the conv's input */
+        s->k->rms_norm(key, key, j->w->norm_key + w, d, eps);
+        s->k->rms_norm(normed, s->streams + i * d, j->w->norm_query + w, d, eps);
+        float score = s->k->dot(key, normed, d) * share;
+        float size = sqrtf(fmaxf(fabsf(score), 1e-6f));
+        float gate = score > 0.0f ? size : score < 0.0f ? -size : score;
+        s->k->sigmoid(&gate, &gate, 1, 1.0f);
+        memset(key, 0, d * sizeof *key);
+        s->k->axpy(key, gate, s->ple_value + i / hc * d, d);
+        s->k->rms_norm(normed, key, j->w->norm_conv + w, d, eps);
+    }
+}
+
+static const float *conv_row(const fn_step *s, const fn_step_segment *g, const float *tail,
+                             ptrdiff_t t) {
+    size_t width = fn_shape_streams(s->shape);
+    return t < 0 ? tail + ((ptrdiff_t)fn_shape_ple_tail(s->shape) + t) * (ptrdiff_t)width
+                 : s->normed + (g->first + (size_t)t) * width;
+}
+
+static void conv_rows(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
+    const ple_job *j = ctx;
+    size_t width = fn_shape_streams(s->shape);
+    size_t taps = s->shape->ple_kernel;
+    (void)thread;
+    for (size_t r = begin; r < end; r++) {
+        const fn_step_segment *g = fn_step_segment_of(s, r);
+        const float *tail =
+            fn_recurrent_view(s->layout, fn_state_before(g->state), FN_PART_PLE_CONV, j->p);
+        const float *rows[MAX_TAPS];
+        ptrdiff_t t = (ptrdiff_t)(r - g->first);
+        for (size_t i = 0; i < taps; i++) {
+            rows[i] = conv_row(s, g, tail, t - (ptrdiff_t)((taps - 1 - i) * s->shape->ngram_size));
+        }
+        float *out = s->ple_gated + r * width;
+        s->k->conv_silu(out, rows, j->w->conv, taps, width);
+        s->k->add(out, s->gate + r * width, width);
+        s->k->add(s->streams + r * width, out, width);
+    }
+}
+
+static void keep_tails(const fn_step *s, const ple_job *j) {
+    size_t width = fn_shape_streams(s->shape);
+    size_t tails = fn_shape_ple_tail(s->shape);
+    for (size_t i = 0; i < s->n_segments; i++) {
+        const fn_step_segment *g = &s->segments[i];
+        const float *tail =
+            fn_recurrent_view(s->layout, fn_state_before(g->state), FN_PART_PLE_CONV, j->p);
+        for (size_t t = 0; t < g->n; t++) {
+            uint8_t *block = fn_state_after(g->state, t);
+            if (block == NULL) {
+                continue;
+            }
+            float *dst = fn_recurrent_part(s->layout, block, FN_PART_PLE_CONV, j->p);
+            for (size_t k = 0; k < tails; k++) {
+                memcpy(dst + k * width,
+                       conv_row(s, g, tail, (ptrdiff_t)(t + 1 + k) - (ptrdiff_t)tails),
+                       width * sizeof *dst);
+            }
+        }
+    }
+}
+
+fn_status fn_layer_ple(const fn_step *s, const fn_ple_weights *w, size_t p, fn_error *err) {
+    ple_job j = {w, p};
+    hash_rows(s, w);
+    memset(s->thread_error, 0, fn_pool_threads(s->pool) * sizeof *s->thread_error);
+    fn_step_each(s, s->rows, read_rows, &j);
+    for (size_t i = 0; i < fn_pool_threads(s->pool); i++) {
+        if (s->thread_error[i].code != FN_OK) {
+            return fn_fail(err, s->thread_error[i].code, "%s", s->thread_error[i].text);
+        }
+    }
+    fn_linear in[2] = {fn_linear_of(&w->key, s->ngram, s->gate, s->rows),
+                       fn_linear_of(&w->value, s->ngram, s->ple_value, s->rows)};
+    fn_step_linear(s, in, 2);
+    fn_step_each(s, s->rows, gate_rows, &j);
+    fn_step_each(s, s->rows, conv_rows, &j);
+    keep_tails(s, &j);
+    fn_step_trace(s, FN_TRACE_NGRAM_ROWS, p, s->rows, fn_shape_ngram_heads(s->shape),
+                  s->ngram_rows);
+    fn_step_trace(s, FN_TRACE_PLE_OUT, p, s->rows, fn_shape_streams(s->shape), s->ple_gated);
+    return FN_OK;
+}

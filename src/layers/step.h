@@ -1,0 +1,146 @@
+/* layers/step.h - the working set of one forward, lent to every layer.
+ *
+ * Path:    forward/ fills it -> layers read and write its buffers and the states of its segments.
+ * Shapes:  R rows of all segments together; letters as in shape/shape.h.
+ * Threads: a layer is called by one thread and uses the pool itself.
+ * Memory:  all buffers are reserved once, for the largest forward. */
+#ifndef FN_LAYERS_STEP_H
+#define FN_LAYERS_STEP_H
+
+#include "base/pool.h"
+#include "kernels/kernels.h"
+#include "ngram/ngram_table.h"
+#include "state/state.h"
+#include "weights/weights.h"
+
+/* Where traced values go; see forward/trace.h. Row numbers count all segments' rows. */
+typedef enum fn_trace_kind {
+    FN_TRACE_STREAMS,        /* [rows, hc*D] float, after layer */
+    FN_TRACE_MIXER_OUT,      /* [rows, D] float, of the delta net or attention */
+    FN_TRACE_MLP_OUT,        /* [rows, D] float, experts and shared expert */
+    FN_TRACE_PLE_OUT,        /* [rows, hc*D] float; layer counts layers with n-gram memory */
+    FN_TRACE_ROUTER_IDS,     /* [rows, K] int32 */
+    FN_TRACE_ROUTER_WEIGHTS, /* [rows, K] float */
+    FN_TRACE_SELECTED, /* [n] int32 positions a row may read; width = n; layer counts attention layers */
+    FN_TRACE_NGRAM_ROWS, /* [rows, heads] int64; layer counts layers with n-gram memory */
+    FN_TRACE_HIDDEN      /* [rows, D] float: output of the final mixer */
+} fn_trace_kind;
+
+typedef struct fn_trace {
+    /* May be called by several threads at once, for different rows. */
+    void (*emit)(void *ud, fn_trace_kind kind, size_t layer, size_t first_row, size_t rows,
+                 size_t width, const void *data);
+    void *ud;
+} fn_trace;
+
+typedef struct fn_step_segment {
+    fn_state *state;
+    size_t first, n; /* its rows among all rows */
+    size_t length;   /* tokens in the state before them */
+} fn_step_segment;
+
+/* name, type, elements; R rows, W threads, N most keys a query may read, B most index blocks. */
+#define FN_STEP_BUFFERS(X)                                                                         \
+    X(streams, float, R * s->hc * s->hidden)                                                       \
+    X(normed, float, R * s->hc * s->hidden)                                                        \
+    X(low, float, R * s->hc_rank)                                                                  \
+    X(gate, float, R * s->hc * s->hidden)                                                          \
+    X(mixed, float, R * s->hidden)                                                                 \
+    X(inject, float, R * s->hc)                                                                    \
+    X(block_out, float, R * s->hidden)                                                             \
+    X(wanted, float, R * s->hc * s->hidden)                                                        \
+    X(positions, int32_t, R * 3)                                                                   \
+    X(rope_cos, float, R * s->rotary / 2)                                                          \
+    X(rope_sin, float, R * s->rotary / 2)                                                          \
+    X(qkv, float, R *fn_shape_conv(s))                                                             \
+    X(conv, float, R *fn_shape_conv(s))                                                            \
+    X(z, float, R *fn_shape_delta_v(s))                                                            \
+    X(decay, float, R * s->delta_v_heads)                                                          \
+    X(beta, float, R * s->delta_v_heads)                                                           \
+    X(delta_out, float, R *fn_shape_delta_v(s))                                                    \
+    X(query, float, R * s->n_heads * 2 * s->head_dim)                                              \
+    X(key, float, R * s->n_kv_heads * s->head_dim)                                                 \
+    X(value, float, R * s->n_kv_heads * s->head_dim)                                               \
+    X(attended, float, R * s->n_heads * s->head_dim)                                               \
+    X(index_qk, float, R *(s->index_heads + 1) * s->index_dim)                                     \
+    X(key_rows, const float *, W *N)                                                               \
+    X(value_rows, const float *, W *N)                                                             \
+    X(chosen_keys, int32_t, W *N)                                                                  \
+    X(scores, float, W *N *(s->n_heads / s->n_kv_heads))                                           \
+    X(block_scores, float, W *B)                                                                   \
+    X(block_order, uint64_t, W *B)                                                                 \
+    X(router, float, R * s->n_experts)                                                             \
+    X(chosen, int32_t, R * s->n_chosen)                                                            \
+    X(chosen_weight, float, R * s->n_chosen)                                                       \
+    X(expert_row, int32_t, R * s->n_chosen)                                                        \
+    X(expert_first, size_t, s->n_experts + 1)                                                      \
+    X(expert_in, float, R * s->n_chosen * s->hidden)                                               \
+    X(expert_mid, float, R * s->n_chosen * 2 * s->expert_width)                                    \
+    X(expert_act, float, R * s->n_chosen * s->expert_width)                                        \
+    X(expert_out, float, R * s->n_chosen * s->hidden)                                              \
+    X(shared_mid, float, R * 2 * s->shared_width)                                                  \
+    X(shared_act, float, R * s->shared_width)                                                      \
+    X(shared_out, float, R * s->hidden)                                                            \
+    X(shared_gate, float, R)                                                                       \
+    X(expert_units, fn_linear, s->n_experts + 1)                                                   \
+    X(ngram_rows, int64_t, s->n_ple > 0 ? R * fn_shape_ngram_heads(s) : 0)                         \
+    X(ngram, float, s->n_ple > 0 ? R * s->ple_embed : 0)                                           \
+    X(ple_value, float, s->n_ple > 0 ? R * s->hidden : 0)                                          \
+    X(ple_gated, float, s->n_ple > 0 ? R * s->hc * s->hidden : 0)                                  \
+    X(thread_error, fn_error, W)
+
+/* One product y = x W^T over rows. */
+typedef struct fn_linear {
+    const fn_matrix *w;
+    const float *x; /* [rows, ldx] */
+    size_t ldx;
+    float *y; /* [rows, ldy] */
+    size_t ldy;
+    size_t rows;
+} fn_linear;
+
+typedef struct fn_step {
+    const fn_kernels *k;
+    fn_pool *pool;
+    const fn_weights *weights;
+    const fn_shape *shape;
+    const fn_state_layout *layout;
+    fn_ngram_table *const *tables; /* [n_ple] */
+    const fn_trace *trace;         /* or NULL */
+
+    const fn_step_segment *segments;
+    size_t n_segments;
+    size_t rows;               /* R of this forward */
+    const int32_t *const *ids; /* [n_segments]: ids of each segment's rows */
+
+    size_t max_rows, max_keys, max_blocks; /* what the buffers were reserved for */
+#define FN_STEP_FIELD(name, type, elements) type *name;
+    FN_STEP_BUFFERS(FN_STEP_FIELD)
+#undef FN_STEP_FIELD
+} fn_step;
+
+/* A part [begin, end) of n independent things, on one thread. */
+typedef void (*fn_part_job)(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread);
+/* Splits n things among the threads, in order; a single one stays on the caller's. */
+void fn_step_each(const fn_step *s, size_t n, fn_part_job job, void *ctx);
+
+/* Runs independent products together: threads get contiguous runs of output tiles, or rows where a matrix
+ * has few tiles; never a part of a sum. */
+void fn_step_linear(const fn_step *s, const fn_linear *units, size_t n_units);
+
+/* One matrix, all rows of the step, dense buffers. */
+static inline fn_linear fn_linear_of(const fn_matrix *w, const float *x, float *y, size_t rows) {
+    return (fn_linear){.w = w, .x = x, .ldx = w->cols, .y = y, .ldy = w->rows, .rows = rows};
+}
+
+/* The segment that holds a row. */
+const fn_step_segment *fn_step_segment_of(const fn_step *s, size_t row);
+
+static inline void fn_step_trace(const fn_step *s, fn_trace_kind kind, size_t layer, size_t rows,
+                                 size_t width, const void *data) {
+    if (s->trace != NULL) {
+        s->trace->emit(s->trace->ud, kind, layer, 0, rows, width, data);
+    }
+}
+
+#endif
