@@ -1,35 +1,40 @@
-/* weights/plan.h - bytes by class, before anything is allocated.
+/* weights/plan.h - bytes of weights by class, before anything is allocated.
  *
- * Path:    shape (config alone) or shape + bound headers -> [this] -> engine: refuse what does not
- *          fit; `flashnext plan`. weights/textbook.h is the published estimate beside it.
- * Exact:   weights as weights/load.h keeps them: matrices packed as in kernels/matrix.h (padding
+ * Path:    shape (config alone) or shape + bound headers -> [this] -> engine: refuses what does not
+ *          fit, fn_plan. weights/textbook.h is the published estimate beside it.
+ * Exact:   weights as weights/load.c keeps them: matrices packed as in kernels/matrix.h (padding
  *          included), vectors in float32, n-gram tables on disk (mapped, not resident). Bits below
- *          16 are group-quantised (128 inputs, FP16 scales, on their own line).
+ *          16 are group-quantised (128 inputs, FP16 scales). MTP head and vision tower are counted
+ *          as stored; they are not loaded.
  * Threads: stateless. Memory:  plain values.
  *
  * The JSON of fn_plan (flashnext_tools.h); bytes and counts are integers:
- *   source            "config" or "headers"
- *   settings          {expert_bits, dense_bits, ngram_bits, kv_bits, context, sequences, chunk}, as
- *                     used; bits: 0 = as stored
- *   textbook          the published estimate (weights/textbook.h):
+ *   source            {kind: "config" or "headers", path}
+ *   settings          {expert_bits, dense_bits, ngram_bits, kv_bits, context, sequences, chunk,
+ *                     threads}; bits 0 = as stored
+ *   textbook          the published estimate (weights/textbook.h), numbers in `params`:
  *     params          {routed_experts, shared, delta_net, attention, streams, embedding, dense,
  *                     ngram, active, active_experts, active_dense_with_head}
- *     bytes           {experts_16bit, experts_8bit, experts_4bit, dense, ngram, recurrent}
- *     kv              [{tokens, bytes}]: 32,768 and 262,144 tokens and the asked context
+ *     bytes           {experts_16bit, experts_8bit, experts_4bit, dense_16bit, ngram_16bit,
+ *                     recurrent}
+ *     kv_16bit        [{tokens, bytes}]: 32,768 and 262,144 tokens, and the asked context
  *     read_per_token  {bf16_trunk_int4_experts, int8_trunk_int4_experts}
  *   exact             what this engine does with these files:
- *     classes         [{name, params, stored, weights, scales, mapped, active, read}] in the order
- *                     of FN_PLAN_CLASS_MAP; the fields of fn_plan_line
+ *     classes         [{name, params, stored, weights, scales, mapped, active, read}]: the fields
+ *                     of fn_plan_line, in the order of FN_PLAN_CLASS_MAP, empty classes left out
  *     total           the same fields, summed
  *     dense           {params, stored}: all but routed experts, n-gram tables, MTP and vision
- *     state           [{name, bytes}]: one sequence's, in the order of FN_PLAN_STATE_MAP
- *     state_per_sequence, sequences, scratch
+ *     active          {params, with_head}: numbers one token multiplies by, without and with head
+ *     state           [{name, bytes}]: one sequence's, every part of state/state.h
+ *     state_per_sequence, scratch
  *     resident        weights + scales + sequences * state_per_sequence + scratch
- *     disk            stored bytes of the whole checkpoint
- *     read_per_token  {weights, scales, ngram, state, total}: state at full context
- *   machine           {ram, available, limit}: limit = mem_limit, or available
+ *     read_per_token  {weights, scales, state, total}: a decode step at full context
+ *   machine           {total, available}: memory now; 0 = unknown
+ *   limit             the asked limit, or what is available
  *   fits              resident <= limit
- *   largest_context   tokens that fit with these settings, at most the model's maximum; 0: none */
+ *   largest_context   tokens that fit under limit with these settings, at most the model's maximum;
+ *                     0: not even one
+ *   max_context       the model's maximum */
 #ifndef FN_WEIGHTS_PLAN_H
 #define FN_WEIGHTS_PLAN_H
 
@@ -66,23 +71,6 @@ typedef enum fn_plan_class {
         FN_PLAN_CLASSES
 } fn_plan_class;
 
-/* One sequence's state. */
-#define FN_PLAN_STATE_MAP(X)                                                                       \
-    X(KV, "kv", "keys and values")                                                                 \
-    X(POOLED, "pooled_keys", "pooled indexer keys")                                                \
-    X(OPEN, "open_block", "raw keys and positions of the open block")                              \
-    X(RECURRENT, "recurrent", "delta-rule states")                                                 \
-    X(CONV, "conv_tails", "conv tails")                                                            \
-    X(TAIL, "ple_tail", "n-gram conv tail and ids")                                                \
-    X(STREAMS, "last_streams", "last streams")
-
-typedef enum fn_plan_state {
-#define FN_PLAN_ENUM(name, json, words) FN_PLAN_STATE_##name,
-    FN_PLAN_STATE_MAP(FN_PLAN_ENUM)
-#undef FN_PLAN_ENUM
-        FN_PLAN_STATES
-} fn_plan_state;
-
 typedef struct fn_plan_line {
     uint64_t params;  /* numbers in the checkpoint */
     uint64_t stored;  /* their bytes there */
@@ -95,51 +83,47 @@ typedef struct fn_plan_line {
 
 typedef struct fn_plan_settings {
     int expert_bits, dense_bits; /* 4, 8, 16, 32; 0: as stored */
-    int ngram_bits;              /* 4, 8, 16; 0: as stored */
-    int kv_bits;                 /* 16, 32; 0: 32, as the exact precision keeps them */
-    size_t context;              /* tokens; 0: the model's maximum */
+    int ngram_bits;              /* 4, 8, 16, 32; 0: as stored */
     size_t sequences;            /* 0: 1 */
-    size_t chunk;                /* rows of one forward; 0: 512 */
-    uint64_t state_bytes;        /* of one sequence, where the caller knows; 0: summed here */
-    uint64_t scratch_bytes;      /* where the caller knows; 0: estimated here */
+    uint64_t state_bytes;        /* of one sequence (state/state.h knows) */
+    uint64_t scratch_bytes;      /* of the forward (forward/forward.h knows) */
 } fn_plan_settings;
 
 typedef struct fn_memory_plan {
-    fn_plan_settings settings; /* zeros filled in, but for bits */
     fn_plan_line lines[FN_PLAN_CLASSES];
     fn_plan_line total;
-    uint64_t state[FN_PLAN_STATES];
-    uint64_t state_per_sequence, scratch, resident;
-    uint64_t state_read;  /* bytes of state that a decode step reads at full context */
+    fn_plan_line dense;   /* all but routed experts, n-gram tables, MTP and vision */
     uint64_t scales_read; /* part of total.read */
-    uint64_t dense_params, dense_stored;
+    uint64_t states;      /* of all sequences */
+    uint64_t scratch;
+    uint64_t resident; /* total.weights + total.scales + states + scratch */
 } fn_memory_plan;
 
 /* What the plan is made from. */
 typedef struct fn_plan_source {
     const fn_shape *shape;
-    const fn_bound *bound;           /* NULL: every tensor BF16, hash constants I64 */
+    const fn_bound *bound;           /* NULL: every tensor BF16 */
     const fn_checkpoint *checkpoint; /* sizes of MTP and vision; NULL: from shape and config */
     const fn_config *config;         /* size of the vision tower; NULL: not counted */
 } fn_plan_source;
 
-/* Fails with FN_E_USAGE for settings that do not exist, FN_E_MODEL for a vision config that lacks
- * a size. */
+/* Fails with FN_E_USAGE for bits that do not exist, FN_E_MODEL for a vision config that lacks a
+ * size. */
 FN_NODISCARD fn_status fn_memory_plan_make(const fn_plan_source *source,
                                            const fn_plan_settings *settings, fn_memory_plan *out,
                                            fn_error *err);
 
-/* The most tokens of context with which the plan's resident bytes are at most `limit`. */
-size_t fn_memory_plan_largest_context(const fn_memory_plan *plan, const fn_shape *shape,
-                                      uint64_t limit);
-
-/* Refuses with FN_E_FIT, a table of classes in the message, when the weights, states and scratch
- * of these settings need more than mem_limit bytes (0: the memory available now). */
+/* Refuses with FN_E_FIT, a table of classes in the message, when weights, states and scratch need
+ * more than mem_limit bytes (0: the memory available now). */
 FN_NODISCARD fn_status fn_plan_check(const fn_shape *shape, const fn_bound *bound,
                                      const fn_plan_settings *settings, uint64_t mem_limit,
                                      fn_error *err);
 
-const char *fn_plan_class_name(fn_plan_class c); /* as in the JSON */
-const char *fn_plan_state_name(fn_plan_state s);
+const char *fn_plan_class_name(fn_plan_class c);  /* as in the JSON */
+const char *fn_plan_class_words(fn_plan_class c); /* for people */
+
+/* weights/plan_extra.c: numbers of the MTP head and of the vision tower, from shape and config. */
+uint64_t fn_plan_mtp_params(const fn_shape *shape);
+FN_NODISCARD fn_status fn_plan_vision_params(const fn_config *config, uint64_t *out, fn_error *err);
 
 #endif

@@ -1,0 +1,402 @@
+#include "weights/plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/machine.h"
+#include "base/saturate.h"
+#include "kernels/matrix.h"
+#include "shape/ngram_constants.h"
+
+/* ---- names ---------------------------------------------------------------------------------- */
+
+const char *fn_plan_class_name(fn_plan_class c) {
+    static const char *const names[] = {
+#define FN_PLAN_NAME(name, json, words) json,
+        FN_PLAN_CLASS_MAP(FN_PLAN_NAME)
+#undef FN_PLAN_NAME
+    };
+    return names[c];
+}
+
+const char *fn_plan_class_words(fn_plan_class c) {
+    static const char *const words_of[] = {
+#define FN_PLAN_WORDS(name, json, words) words,
+        FN_PLAN_CLASS_MAP(FN_PLAN_WORDS)
+#undef FN_PLAN_WORDS
+    };
+    return words_of[c];
+}
+
+/* ---- one tensor ----------------------------------------------------------------------------- */
+
+static uint64_t round_64(uint64_t n) {
+    return n <= UINT64_MAX - 63 ? (n + 63) / 64 * 64 : UINT64_MAX / 64 * 64;
+}
+
+static void grow(uint64_t *sum, uint64_t by) {
+    *sum = fn_saturate_add(*sum, by);
+}
+
+static void add_line(fn_plan_line *sum, const fn_plan_line *by) {
+    grow(&sum->params, by->params);
+    grow(&sum->stored, by->stored);
+    grow(&sum->weights, by->weights);
+    grow(&sum->scales, by->scales);
+    grow(&sum->mapped, by->mapped);
+    grow(&sum->active, by->active);
+    grow(&sum->read, by->read);
+}
+
+/* Without headers (NULL) every tensor is BF16. */
+static uint64_t stored_bytes(const fn_tensor *t, uint64_t n) {
+    return t != NULL ? t->bytes : fn_saturate_mul(n, 2);
+}
+
+static bool is_bf16(const fn_tensor *t) {
+    return t == NULL || t->dtype == FN_DTYPE_BF16;
+}
+
+static fn_matrix_kind kind_of(int bits, const fn_tensor *a, const fn_tensor *b) {
+    switch (bits) {
+    case 4:
+        return FN_MATRIX_INT4;
+    case 8:
+        return FN_MATRIX_INT8;
+    case 16:
+        return FN_MATRIX_BF16;
+    case 32:
+        return FN_MATRIX_F32;
+    default:
+        return is_bf16(a) && is_bf16(b) ? FN_MATRIX_BF16 : FN_MATRIX_F32;
+    }
+}
+
+static uint64_t packed_bytes(fn_matrix_kind kind, uint64_t rows, uint64_t cols) {
+    return fn_saturate_mul(fn_matrix_tiles(rows),
+                           fn_matrix_tile_bytes(kind, cols, FN_GROUP_DEFAULT));
+}
+
+/* A matrix of `rows` x `cols` numbers stored in tensor a, or in a and b one below the other. */
+static void add_halves(fn_plan_line *line, int bits, uint64_t rows, uint64_t cols,
+                       const fn_tensor *a, const fn_tensor *b) {
+    fn_matrix_kind kind = kind_of(bits, a, b);
+    uint64_t n = fn_saturate_mul(rows, cols);
+    uint64_t packed = packed_bytes(kind, rows, cols);
+    uint64_t scales = 0;
+    if (kind == FN_MATRIX_INT4 || kind == FN_MATRIX_INT8) {
+        uint64_t groups = (cols + FN_GROUP_DEFAULT - 1) / FN_GROUP_DEFAULT;
+        scales = FN_PRODUCT(fn_matrix_tiles(rows), groups, FN_TILE * 2);
+    }
+    grow(&line->params, n);
+    grow(&line->stored, b != NULL ? fn_saturate_add(a->bytes, b->bytes) : stored_bytes(a, n));
+    grow(&line->weights, packed - scales);
+    grow(&line->scales, scales);
+    grow(&line->active, n);
+    grow(&line->read, packed);
+}
+
+static void add_matrix(fn_plan_line *line, int bits, uint64_t rows, uint64_t cols,
+                       const fn_tensor *t) {
+    add_halves(line, bits, rows, cols, t, NULL);
+}
+
+static void add_vector(fn_plan_line *line, uint64_t n, const fn_tensor *t) {
+    grow(&line->params, n);
+    grow(&line->stored, stored_bytes(t, n));
+    grow(&line->weights, round_64(fn_saturate_mul(n, sizeof(float))));
+    grow(&line->active, n);
+    grow(&line->read, fn_saturate_mul(n, sizeof(float)));
+}
+
+/* ---- parts of a layer ----------------------------------------------------------------------- */
+
+typedef struct planner {
+    const fn_shape *s;
+    const fn_plan_settings *set;
+    fn_plan_line *lines; /* [FN_PLAN_CLASSES] */
+} planner;
+
+static void add_mixer(planner *p, const fn_bound_mixer *b, bool final) {
+    fn_plan_line *line = &p->lines[FN_PLAN_MIXERS];
+    uint64_t streams = fn_shape_streams(p->s);
+    add_vector(line, streams, b->norm);
+    add_matrix(line, p->set->dense_bits, p->s->hc_rank, streams, b->down);
+    add_matrix(line, p->set->dense_bits, streams, p->s->hc_rank, b->up);
+    if (!final) {
+        add_matrix(line, 0, p->s->hc, streams, b->inject);
+    }
+}
+
+static void add_delta(planner *p, const fn_bound_layer *b) {
+    const fn_shape *s = p->s;
+    fn_plan_line *line = &p->lines[FN_PLAN_DELTA];
+    int bits = p->set->dense_bits;
+    add_matrix(line, bits, fn_shape_conv(s), s->hidden, b->in_qkv);
+    add_matrix(line, bits, fn_shape_delta_v(s), s->hidden, b->in_z);
+    add_matrix(line, 0, s->delta_v_heads, s->hidden, b->in_a);
+    add_matrix(line, 0, s->delta_v_heads, s->hidden, b->in_b);
+    add_matrix(line, bits, s->hidden, fn_shape_delta_v(s), b->delta_out);
+    add_vector(line, fn_shape_conv(s) * s->conv_kernel, b->conv);
+    add_vector(line, s->delta_v_heads, b->a_log);
+    add_vector(line, s->delta_v_heads, b->dt_bias);
+    add_vector(line, s->delta_v_dim, b->delta_norm);
+}
+
+static void add_attention(planner *p, const fn_bound_layer *b) {
+    const fn_shape *s = p->s;
+    fn_plan_line *line = &p->lines[FN_PLAN_ATTENTION];
+    int bits = p->set->dense_bits;
+    uint64_t q = s->n_heads * s->head_dim;
+    uint64_t kv = s->n_kv_heads * s->head_dim;
+    add_matrix(line, bits, 2 * q, s->hidden, b->q);
+    add_matrix(line, bits, kv, s->hidden, b->k);
+    add_matrix(line, bits, kv, s->hidden, b->v);
+    add_matrix(line, bits, s->hidden, q, b->o);
+    if (s->attention_bias) {
+        add_vector(line, 2 * q, b->q_bias);
+        add_vector(line, kv, b->k_bias);
+        add_vector(line, kv, b->v_bias);
+        add_vector(line, s->hidden, b->o_bias);
+    }
+    add_vector(line, s->head_dim, b->q_norm);
+    add_vector(line, s->head_dim, b->k_norm);
+    if (s->has_indexer) {
+        line = &p->lines[FN_PLAN_INDEXER];
+        add_matrix(line, 0, (s->index_heads + 1) * s->index_dim, s->hidden, b->index_qk);
+        add_vector(line, s->index_dim, b->index_q_norm);
+        add_vector(line, s->index_dim, b->index_k_norm);
+    }
+}
+
+/* All experts of a layer; a token reads n_chosen of n_experts. */
+static void add_routed(planner *p, const fn_bound_layer *b) {
+    const fn_shape *s = p->s;
+    int bits = p->set->expert_bits;
+    bool single = b->expert_gate != NULL;
+    bool stacked = b->experts_gate_up != NULL;
+    fn_plan_line layer = {0};
+    for (size_t e = 0; e < s->n_experts; e++) {
+        const fn_tensor *up = single ? b->expert_up[e] : NULL;
+        add_halves(&layer, bits, 2 * s->expert_width, s->hidden,
+                   single ? b->expert_gate[e] : b->experts_gate_up, up);
+        add_matrix(&layer, bits, s->hidden, s->expert_width,
+                   single ? b->expert_down[e] : b->experts_down);
+    }
+    if (stacked) { /* the two tensors were counted once for every expert */
+        layer.stored = fn_saturate_add(b->experts_gate_up->bytes, b->experts_down->bytes);
+    }
+    layer.active = layer.active / s->n_experts * s->n_chosen;
+    layer.read = layer.read / s->n_experts * s->n_chosen;
+    /* The engine's table of an expert's two matrices. */
+    grow(&layer.weights, 2 * round_64(s->n_experts * sizeof(fn_matrix)));
+    add_line(&p->lines[FN_PLAN_ROUTED], &layer);
+}
+
+static void add_experts(planner *p, const fn_bound_layer *b) {
+    const fn_shape *s = p->s;
+    fn_plan_line *line = &p->lines[FN_PLAN_SHARED];
+    add_matrix(&p->lines[FN_PLAN_ROUTER], 0, s->n_experts, s->hidden, b->router);
+    add_halves(line, p->set->dense_bits, 2 * s->shared_width, s->hidden, b->shared_gate,
+               b->shared_up);
+    add_matrix(line, p->set->dense_bits, s->hidden, s->shared_width, b->shared_down);
+    add_matrix(line, 0, 1, s->hidden, b->shared_expert_gate);
+    add_routed(p, b);
+}
+
+static void add_table(planner *p, const fn_bound_ple *b, uint64_t rows) {
+    fn_plan_line *line = &p->lines[FN_PLAN_NGRAM];
+    uint64_t width = fn_shape_ngram_row(p->s);
+    uint64_t n = fn_saturate_mul(rows, width);
+    uint64_t stored = 0;
+    for (size_t i = 0; i < b->n_pieces; i++) {
+        grow(&stored, b->pieces[i]->bytes);
+    }
+    stored = b->n_pieces > 0 ? stored : fn_saturate_mul(n, 2);
+    uint64_t bits = (uint64_t)p->set->ngram_bits;
+    uint64_t row_bytes = bits > 0 ? (width * bits + 7) / 8 : stored / rows;
+    if (bits > 0 && bits < 16) {
+        row_bytes += (width + FN_GROUP_DEFAULT - 1) / FN_GROUP_DEFAULT * 2;
+    }
+    grow(&line->params, n);
+    grow(&line->stored, stored);
+    grow(&line->mapped, fn_saturate_mul(rows, row_bytes));
+    grow(&line->active, p->s->ple_embed);
+    grow(&line->read, fn_saturate_mul(fn_shape_ngram_heads(p->s), row_bytes));
+}
+
+static void add_ple(planner *p, const fn_bound_ple *bound, size_t index) {
+    static const fn_bound_ple none;
+    const fn_bound_ple *b = bound != NULL ? bound : &none;
+    const fn_shape *s = p->s;
+    fn_plan_line *line = &p->lines[FN_PLAN_PLE];
+    uint64_t streams = fn_shape_streams(s);
+    uint64_t constants = s->ngram_size + 2 * fn_shape_ngram_heads(s);
+    fn_ngram_constants hash;
+    fn_ngram_constants_init(s, index, &hash);
+    add_matrix(line, p->set->dense_bits, streams, s->ple_embed, b->key);
+    add_matrix(line, p->set->dense_bits, s->hidden, s->ple_embed, b->value);
+    add_vector(line, streams, b->norm_key);
+    add_vector(line, streams, b->norm_query);
+    add_vector(line, streams, b->norm_conv);
+    add_vector(line, streams * s->ple_kernel, b->conv);
+    grow(&line->params, constants);
+    grow(&line->stored, constants * sizeof(int64_t));
+    add_table(p, b, (uint64_t)hash.padded_rows);
+}
+
+static void add_layer(planner *p, const fn_bound_layer *bound, size_t i) {
+    static const fn_bound_layer none;
+    const fn_bound_layer *b = bound != NULL ? bound : &none;
+    size_t ple = fn_shape_ple_index(p->s, i);
+    add_mixer(p, &b->attn_mixer, false);
+    add_mixer(p, &b->mlp_mixer, false);
+    if (p->s->layer_kind[i] == FN_LAYER_DELTA) {
+        add_delta(p, b);
+    } else {
+        add_attention(p, b);
+    }
+    add_experts(p, b);
+    if (ple < p->s->n_ple) {
+        add_ple(p, b->ple, ple);
+    }
+}
+
+/* ---- embedding and head --------------------------------------------------------------------- */
+
+/* Rows of the embedding are copied as stored; a tied head is packed once and serves as both. */
+static void add_ends(planner *p, const fn_bound *bound) {
+    const fn_shape *s = p->s;
+    const fn_tensor *embed = bound != NULL ? bound->embed : NULL;
+    fn_plan_line *line = &p->lines[FN_PLAN_EMBEDDING];
+    fn_plan_line *head = &p->lines[FN_PLAN_HEAD];
+    uint64_t row_bytes = s->hidden * (is_bf16(embed) ? sizeof(uint16_t) : sizeof(float));
+    uint64_t n = fn_saturate_mul(s->vocab, s->hidden);
+    line->params = n;
+    line->stored = stored_bytes(embed, n);
+    line->read = row_bytes;
+    if (s->tied_head) {
+        add_matrix(head, 0, s->vocab, s->hidden, embed);
+        head->params = 0;
+        head->stored = 0;
+    } else {
+        line->weights = round_64(fn_saturate_mul(s->vocab, row_bytes));
+        add_matrix(head, p->set->dense_bits, s->vocab, s->hidden,
+                   bound != NULL ? bound->head : NULL);
+    }
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+static fn_status check_bits(const char *name, int bits, fn_error *err) {
+    if (bits == 0 || bits == 4 || bits == 8 || bits == 16 || bits == 32) {
+        return FN_OK;
+    }
+    return fn_fail(err, FN_E_USAGE, "%s: %d, expected 4, 8, 16, 32 or 0 (as stored)", name, bits);
+}
+
+/* Tensors that are recognised and left alone: sizes from headers where there are some. */
+static fn_status add_unloaded(const fn_plan_source *source, fn_plan_line *lines, fn_error *err) {
+    const fn_checkpoint *c = source->checkpoint;
+    for (size_t i = 0; c != NULL && i < fn_checkpoint_count(c); i++) {
+        const fn_tensor *t = fn_checkpoint_at(c, i);
+        bool mtp = strncmp(t->name, "mtp.", 4) == 0;
+        if (mtp || strncmp(t->name, "model.visual.", 13) == 0) {
+            fn_plan_line *line = &lines[mtp ? FN_PLAN_MTP : FN_PLAN_VISION];
+            grow(&line->params, fn_tensor_elements(t));
+            grow(&line->stored, t->bytes);
+        }
+    }
+    if (c == NULL && source->shape->n_mtp > 0) {
+        lines[FN_PLAN_MTP].params = fn_plan_mtp_params(source->shape);
+        lines[FN_PLAN_MTP].stored = fn_saturate_mul(lines[FN_PLAN_MTP].params, 2);
+    }
+    if (c == NULL && source->shape->has_vision && source->config != NULL) {
+        fn_plan_line *line = &lines[FN_PLAN_VISION];
+        fn_status status = fn_plan_vision_params(source->config, &line->params, err);
+        line->stored = fn_saturate_mul(line->params, 2);
+        return status;
+    }
+    return FN_OK;
+}
+
+static void sum_up(fn_memory_plan *plan, const fn_shape *s, const fn_plan_settings *set) {
+    for (size_t i = 0; i < FN_PLAN_CLASSES; i++) {
+        const fn_plan_line *line = &plan->lines[i];
+        bool routed = i == FN_PLAN_ROUTED;
+        add_line(&plan->total, line);
+        grow(&plan->scales_read, routed ? line->scales / s->n_experts * s->n_chosen : line->scales);
+        if (!routed && i != FN_PLAN_NGRAM && i != FN_PLAN_MTP && i != FN_PLAN_VISION) {
+            add_line(&plan->dense, line);
+        }
+    }
+    size_t sequences = set->sequences > 0 ? set->sequences : 1;
+    plan->states = fn_saturate_mul(set->state_bytes, sequences);
+    plan->scratch = set->scratch_bytes;
+    plan->resident = fn_saturate_add(fn_saturate_add(plan->total.weights, plan->total.scales),
+                                     fn_saturate_add(plan->states, plan->scratch));
+}
+
+fn_status fn_memory_plan_make(const fn_plan_source *source, const fn_plan_settings *settings,
+                              fn_memory_plan *out, fn_error *err) {
+    static const fn_bound_mixer none;
+    const fn_shape *s = source->shape;
+    const fn_bound *bound = source->bound;
+    *out = (fn_memory_plan){0};
+    planner p = {.s = s, .set = settings, .lines = out->lines};
+    fn_status status = check_bits("expert bits", settings->expert_bits, err);
+    if (status == FN_OK) {
+        status = check_bits("dense bits", settings->dense_bits, err);
+    }
+    if (status == FN_OK) {
+        status = check_bits("n-gram bits", settings->ngram_bits, err);
+    }
+    if (status == FN_OK) {
+        status = add_unloaded(source, out->lines, err);
+    }
+    if (status != FN_OK) {
+        *out = (fn_memory_plan){0};
+        return status;
+    }
+    add_ends(&p, bound);
+    add_mixer(&p, bound != NULL ? &bound->mixer : &none, true);
+    for (size_t i = 0; i < s->n_layers; i++) {
+        add_layer(&p, bound != NULL ? &bound->layers[i] : NULL, i);
+    }
+    sum_up(out, s, settings);
+    return FN_OK;
+}
+
+/* ---- refusal -------------------------------------------------------------------------------- */
+
+static double mib(uint64_t bytes) {
+    return (double)bytes / (1024.0 * 1024.0);
+}
+
+static void append(char *text, size_t room, const char *words, uint64_t bytes) {
+    size_t used = strlen(text);
+    if (bytes > 0) {
+        (void)snprintf(text + used, room - used, "\n  %-18s %12.1f MiB", words, mib(bytes));
+    }
+}
+
+fn_status fn_plan_check(const fn_shape *shape, const fn_bound *bound,
+                        const fn_plan_settings *settings, uint64_t mem_limit, fn_error *err) {
+    fn_memory_plan plan;
+    char table[900] = "";
+    fn_plan_source source = {.shape = shape, .bound = bound};
+    fn_status status = fn_memory_plan_make(&source, settings, &plan, err);
+    uint64_t limit = mem_limit > 0 ? mem_limit : fn_machine_memory_now().available;
+    if (status != FN_OK || limit == 0 || plan.resident <= limit) {
+        return status;
+    }
+    for (size_t i = 0; i < FN_PLAN_CLASSES; i++) {
+        const fn_plan_line *line = &plan.lines[i];
+        append(table, sizeof table, fn_plan_class_words((fn_plan_class)i),
+               fn_saturate_add(line->weights, line->scales));
+    }
+    append(table, sizeof table, "states", plan.states);
+    append(table, sizeof table, "scratch", plan.scratch);
+    return fn_fail(err, FN_E_FIT, "needs %.1f MiB, %s %.1f MiB:%s", mib(plan.resident),
+                   mem_limit > 0 ? "the limit is" : "available are", mib(limit), table);
+}
