@@ -9,7 +9,8 @@ fn_status fn_json_parse(const char *text, size_t n, const char *name, json_t **o
     if (*out != NULL) {
         return FN_OK;
     }
-    if (json_error_code(&detail) == json_error_out_of_memory) {
+    /* jansson gives every fault of the text a message, and most failed allocations none. */
+    if (json_error_code(&detail) == json_error_out_of_memory || detail.text[0] == '\0') {
         return fn_fail_nomem(err, name, n);
     }
     return fn_fail(err, FN_E_MODEL, "%s: not valid JSON at line %d, column %d: %s", name,
