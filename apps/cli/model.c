@@ -1,0 +1,108 @@
+#include "cli/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/buffer.h"
+#include "cli/paths.h"
+#include "cli/report.h"
+
+fn_status cli_model_dir(const cli_options *options, char **out, fn_error *err) {
+    const char *given = cli_text(options, CLI_OPT_MODEL_DIR);
+    *out = given != NULL ? cli_strdup(given) : cli_path_demo();
+    if (*out != NULL) {
+        return FN_OK;
+    }
+    const char *home = getenv("FLASHNEXT_HOME");
+    return cli_fail(err, FN_E_MODEL,
+                    "no model: %s%smodels/demo does not exist; give --model-dir DIR",
+                    home != NULL ? home : "", home != NULL ? "/models/demo or " : "");
+}
+
+const char *cli_bytes(uint64_t bytes, char *out, size_t size) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    double value = (double)bytes;
+    size_t unit = 0;
+    while (value >= 1024.0 && unit + 1 < sizeof units / sizeof units[0]) {
+        value /= 1024.0;
+        unit++;
+    }
+    (void)snprintf(out, size, unit == 0 ? "%.0f %s" : "%.2f %s", value, units[unit]);
+    return out;
+}
+
+static void describe(const cli_model *model) {
+    const fn_engine_info *info = &model->info;
+    char weights[32];
+    char state[32];
+    fprintf(stderr,
+            "%s: %zu layers, vocabulary %zu, %s of weights loaded in %.2f s\n"
+            "%s kernels, %zu threads, %s precision, context %zu of %zu tokens (%s of state), "
+            "%zu prompt tokens at a time\n",
+            model->dir, info->layers, info->vocab, cli_bytes(info->weight_bytes, weights, 32),
+            info->load_seconds, info->isa, info->threads, info->precision, info->context,
+            info->max_context, cli_bytes(info->state_bytes, state, 32), info->chunk);
+}
+
+fn_status cli_model_open(const cli_options *options, fn_precision precision, size_t context,
+                         cli_model *out, fn_error *err) {
+    *out = (cli_model){0};
+    fn_status status = cli_model_dir(options, &out->dir, err);
+    if (status != FN_OK) {
+        return status;
+    }
+    cli_progress_init(&out->progress, options);
+    fn_engine_options engine = fn_engine_options_default();
+    engine.model_dir = out->dir;
+    engine.tokenizer_path = cli_text(options, CLI_OPT_TOKENIZER);
+    engine.template_path = cli_text(options, CLI_OPT_TEMPLATE);
+    engine.precision = cli_is_set(options, CLI_OPT_PRECISION) ? FN_PRECISION_EXACT : precision;
+    engine.isa = cli_text(options, CLI_OPT_ISA);
+    engine.threads = cli_count(options, CLI_OPT_THREADS, 0);
+    engine.context = context > 0 ? context : cli_count(options, CLI_OPT_CONTEXT, 0);
+    engine.chunk = cli_count(options, CLI_OPT_CHUNK, 0);
+    engine.mem_limit = cli_whole(options, CLI_OPT_MEM_LIMIT, 0);
+    engine.progress = cli_progress_step;
+    engine.progress_ud = &out->progress;
+    status = fn_engine_open(&engine, &out->engine, err);
+    cli_progress_clear(&out->progress);
+    if (status != FN_OK) {
+        return status;
+    }
+    out->text = fn_engine_text(out->engine);
+    fn_engine_get_info(out->engine, &out->info);
+    if (cli_flag(options, CLI_OPT_VERBOSE)) {
+        describe(out);
+    }
+    return FN_OK;
+}
+
+void cli_model_close(cli_model *model) {
+    if (model->engine != NULL) {
+        fn_engine_close(model->engine);
+    }
+    free(model->dir);
+    *model = (cli_model){0};
+}
+
+fn_status cli_text_open(const cli_options *options, bool need_tokenizer, fn_text **out,
+                        fn_error *err) {
+    fn_text_options text = {
+        .tokenizer_path = cli_text(options, CLI_OPT_TOKENIZER),
+        .template_path = cli_text(options, CLI_OPT_TEMPLATE),
+        .need_tokenizer = need_tokenizer,
+    };
+    char *dir = NULL;
+    bool files_suffice = text.tokenizer_path != NULL || text.template_path != NULL;
+    if (cli_is_set(options, CLI_OPT_MODEL_DIR) || !files_suffice) {
+        fn_status status = cli_model_dir(options, &dir, err);
+        if (status != FN_OK) {
+            return status;
+        }
+    }
+    text.model_dir = dir;
+    fn_status status = fn_text_open(&text, out, err);
+    free(dir);
+    return status;
+}

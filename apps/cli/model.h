@@ -1,0 +1,36 @@
+/* cli/model.h - from options to a loaded model.
+ *
+ * Path:     options -> [this] -> engine or text, for every command that needs one
+ * Memory:   the cli_model owns what it opened until cli_model_close. */
+#ifndef CLI_MODEL_H
+#define CLI_MODEL_H
+
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "flashnext.h"
+
+typedef struct cli_model {
+    char *dir;
+    fn_engine *engine;
+    const fn_text *text;
+    cli_progress progress;
+    fn_engine_info info;
+} cli_model;
+
+/* --model-dir, else the demo model. The caller frees *out. Fails with FN_E_MODEL, naming where it looked. */
+fn_status cli_model_dir(const cli_options *options, char **out, fn_error *err);
+
+/* Loads with the options of the command; context replaces --context unless it is 0. precision is what
+ * counts where --precision is not given. */
+fn_status cli_model_open(const cli_options *options, fn_precision precision, size_t context,
+                         cli_model *out, fn_error *err);
+void cli_model_close(cli_model *model);
+
+/* Tokenizer and template alone. */
+fn_status cli_text_open(const cli_options *options, bool need_tokenizer, fn_text **out,
+                        fn_error *err);
+
+/* Bytes for people: "1.25 GiB"; out [size]. */
+const char *cli_bytes(uint64_t bytes, char *out, size_t size);
+
+#endif

@@ -1,0 +1,184 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/json_get.h"
+#include "cli/model.h"
+#include "cli/report.h"
+#include "flashnext_tools.h"
+
+#define GIB (1024.0 * 1024.0 * 1024.0)
+
+static double gib(const json_t *root, const char *path) {
+    return cli_json_number(root, path) / GIB;
+}
+
+/* ---- the published estimate ------------------------------------------------------------------------- */
+
+static void print_textbook(const json_t *root) {
+    const json_t *book = cli_json_at(root, "textbook");
+    char bytes[32];
+    puts("Textbook estimate (no scales, n-gram projections, indexer, MTP head or vision)");
+    printf("  %-22s %10.2f GiB at 16 bits, %.2f at 8, %.2f at 4\n", "routed experts",
+           gib(book, "bytes.experts_16bit"), gib(book, "bytes.experts_8bit"),
+           gib(book, "bytes.experts_4bit"));
+    printf("  %-22s %10.2f GiB\n", "dense weights", gib(book, "bytes.dense"));
+    printf("  %-22s %10.2f GiB\n", "n-gram tables", gib(book, "bytes.ngram"));
+    const json_t *kv = cli_json_at(book, "kv");
+    for (size_t i = 0; i < json_array_size(kv); i++) {
+        const json_t *row = json_array_get(kv, i);
+        printf("  KV, %7llu tokens %13.2f GiB\n", (unsigned long long)cli_json_whole(row, "tokens"),
+               gib(row, "bytes"));
+    }
+    printf("  %-22s %14s\n", "recurrent state",
+           cli_bytes(cli_json_whole(book, "bytes.recurrent"), bytes, sizeof bytes));
+    printf("  %-22s %10.2f B (%.2f B in experts; dense with the head %.2f B)\n",
+           "active parameters", cli_json_number(book, "params.active") * 1e-9,
+           cli_json_number(book, "params.active_experts") * 1e-9,
+           cli_json_number(book, "params.active_dense_with_head") * 1e-9);
+    printf("  %-22s %10.1f GB with a BF16 trunk and 4-bit experts, %.1f GB with an INT8 trunk\n",
+           "read per token", cli_json_number(book, "read_per_token.bf16_trunk_int4_experts") * 1e-9,
+           cli_json_number(book, "read_per_token.int8_trunk_int4_experts") * 1e-9);
+}
+
+/* ---- what this engine does ----------------------------------------------------------------------------- */
+
+/* Right-aligned bytes, "-" for none. */
+static void print_cell(uint64_t bytes) {
+    char text[32];
+    printf(" %12s", bytes > 0 ? cli_bytes(bytes, text, sizeof text) : "-");
+}
+
+/* reads: what the class reads with its scales; they have a row of their own in the other columns only. */
+static void print_class(const char *name, const json_t *line) {
+    uint64_t params = cli_json_whole(line, "params");
+    printf("  %-16s %16llu", name, (unsigned long long)params);
+    print_cell(cli_json_whole(line, "stored"));
+    print_cell(cli_json_whole(line, "weights"));
+    print_cell(cli_json_whole(line, "mapped"));
+    print_cell(cli_json_whole(line, "read"));
+    putchar('\n');
+}
+
+static void print_named(const char *name, uint64_t bytes) {
+    printf("  %-58s", name);
+    print_cell(bytes);
+    putchar('\n');
+}
+
+static void print_classes(const json_t *exact) {
+    printf("  %-16s %16s %12s %12s %12s %12s\n", "class", "numbers", "in files", "in memory",
+           "left on disk", "read a token");
+    const json_t *classes = cli_json_at(exact, "classes");
+    for (size_t i = 0; i < json_array_size(classes); i++) {
+        const json_t *line = json_array_get(classes, i);
+        if (cli_json_whole(line, "params") > 0) {
+            print_class(cli_json_text(line, "name"), line);
+        }
+    }
+    print_class("total", cli_json_at(exact, "total"));
+    printf("  %-16s %16s %12s", "scales beside it", "", "");
+    print_cell(cli_json_whole(exact, "total.scales"));
+    printf(" %12s %12s\n", "", "(included)");
+}
+
+static void print_memory(const json_t *root) {
+    const json_t *exact = cli_json_at(root, "exact");
+    char name[96];
+    printf("\nMemory\n");
+    print_named("weights", cli_json_whole(exact, "total.weights"));
+    print_named("scales", cli_json_whole(exact, "total.scales"));
+    const json_t *state = cli_json_at(exact, "state");
+    for (size_t i = 0; i < json_array_size(state); i++) {
+        const json_t *part = json_array_get(state, i);
+        (void)snprintf(name, sizeof name, "  one sequence: %s", cli_json_text(part, "name"));
+        print_named(name, cli_json_whole(part, "bytes"));
+    }
+    uint64_t sequences = cli_json_whole(exact, "sequences");
+    (void)snprintf(name, sizeof name, "states: %llu sequence%s of %llu tokens",
+                   (unsigned long long)sequences, sequences == 1 ? "" : "s",
+                   (unsigned long long)cli_json_whole(root, "settings.context"));
+    print_named(name, sequences * cli_json_whole(exact, "state_per_sequence"));
+    (void)snprintf(name, sizeof name, "scratch for %llu rows",
+                   (unsigned long long)cli_json_whole(root, "settings.chunk"));
+    print_named(name, cli_json_whole(exact, "scratch"));
+    print_named("needed in memory", cli_json_whole(exact, "resident"));
+    print_named("needed on disk", cli_json_whole(exact, "disk"));
+    print_named("this machine has", cli_json_whole(root, "machine.ram"));
+    print_named("of it available", cli_json_whole(root, "machine.available"));
+    print_named("limit", cli_json_whole(root, "machine.limit"));
+}
+
+static void print_verdict(const json_t *root) {
+    bool fits = json_is_true(cli_json_at(root, "fits"));
+    uint64_t largest = cli_json_whole(root, "largest_context");
+    printf("\n%s", fits ? "It fits" : "It does not fit");
+    if (largest > 0) {
+        printf("; the largest context that fits with these settings is %llu tokens.\n",
+               (unsigned long long)largest);
+    } else {
+        puts(fits ? "." : ", with any context.");
+    }
+}
+
+static void print_plan(const json_t *root) {
+    print_textbook(root);
+    const char *source = cli_json_text(root, "source");
+    printf("\nExact, from %s\n",
+           strcmp(source, "config") == 0 ? "the config's shapes" : "the headers of the files");
+    print_classes(cli_json_at(root, "exact"));
+    print_memory(root);
+    print_verdict(root);
+}
+
+/* ---- the command ------------------------------------------------------------------------------------------ */
+
+static int bits(const cli_options *options, cli_option_id id) {
+    const char *text = cli_text(options, id);
+    return text != NULL ? (int)strtol(text, NULL, 10) : 0;
+}
+
+static fn_status make_plan(const cli_options *options, char **json, fn_error *err) {
+    fn_plan_options plan = fn_plan_options_default();
+    char *dir = NULL;
+    fn_status status = FN_OK;
+    plan.config_path = cli_text(options, CLI_OPT_MODEL_CONFIG);
+    if (plan.config_path != NULL && cli_is_set(options, CLI_OPT_MODEL_DIR)) {
+        return cli_fail(err, FN_E_USAGE, "--config and --model-dir exclude each other");
+    }
+    if (plan.config_path == NULL) {
+        status = cli_model_dir(options, &dir, err);
+        plan.model_dir = dir;
+    }
+    plan.expert_bits = bits(options, CLI_OPT_EXPERT_BITS);
+    plan.dense_bits = bits(options, CLI_OPT_DENSE_BITS);
+    plan.ngram_bits = bits(options, CLI_OPT_NGRAM_BITS);
+    plan.kv_bits = bits(options, CLI_OPT_KV_BITS);
+    plan.context = cli_count(options, CLI_OPT_CONTEXT, plan.context);
+    plan.sequences = cli_count(options, CLI_OPT_SEQUENCES, plan.sequences);
+    plan.chunk = cli_count(options, CLI_OPT_CHUNK, plan.chunk);
+    plan.mem_limit = cli_whole(options, CLI_OPT_MEM_LIMIT, 0);
+    if (status == FN_OK) {
+        status = fn_plan(&plan, json, err);
+    }
+    free(dir);
+    return status;
+}
+
+int cli_plan(const cli_options *options) {
+    fn_error err = {0};
+    char *json = NULL;
+    fn_status status = make_plan(options, &json, &err);
+    int code = cli_report_model(status, &err);
+    if (status == FN_OK && cli_flag(options, CLI_OPT_JSON)) {
+        puts(json);
+    } else if (status == FN_OK) {
+        json_error_t at;
+        json_t *root = json_loads(json, 0, &at);
+        print_plan(root);
+        json_decref(root);
+    }
+    fn_string_free(json);
+    return code;
+}

@@ -1,0 +1,73 @@
+#include "cli/progress.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/signals.h"
+
+#define BAR_WIDTH 24
+#define FIRST_AFTER_SECONDS 0.3 /* what is quicker needs no bar */
+#define AGAIN_AFTER_SECONDS 0.1
+
+double cli_now(void) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+void cli_progress_init(cli_progress *progress, const cli_options *options) {
+    bool wanted = !cli_flag(options, CLI_OPT_NO_PROGRESS) && !cli_flag(options, CLI_OPT_QUIET);
+    *progress = (cli_progress){.enabled = wanted && isatty(STDERR_FILENO)};
+}
+
+void cli_progress_clear(cli_progress *progress) {
+    if (progress->visible) {
+        fputs("\r\033[K", stderr);
+        (void)fflush(stderr);
+        progress->visible = false;
+    }
+    progress->stage = NULL;
+}
+
+static void draw(const char *stage, uint64_t done, uint64_t total, double seconds) {
+    double share = (double)done / (double)total;
+    int filled = (int)(share * BAR_WIDTH);
+    char bar[BAR_WIDTH + 1];
+    for (int i = 0; i < BAR_WIDTH; i++) {
+        bar[i] = i < filled ? '=' : i == filled ? '>' : ' ';
+    }
+    bar[BAR_WIDTH] = 0;
+    double rate = (double)done / seconds;
+    double left = rate > 0.0 ? (double)(total - done) / rate : 0.0;
+    fprintf(stderr, "\r\033[K%s [%s] %3.0f%%", stage, bar, share * 100.0);
+    if (strcmp(stage, "loading") == 0) {
+        fprintf(stderr, "  %.2f of %.2f GB  %.2f GB/s", (double)done * 1e-9, (double)total * 1e-9,
+                rate * 1e-9);
+    } else {
+        fprintf(stderr, "  %llu of %llu tokens  %.1f/s", (unsigned long long)done,
+                (unsigned long long)total, rate);
+    }
+    fprintf(stderr, "  %d:%02d left", (int)left / 60, (int)left % 60);
+    (void)fflush(stderr);
+}
+
+bool cli_progress_step(void *ud, const char *stage, uint64_t done, uint64_t total) {
+    cli_progress *progress = ud;
+    double now = cli_now();
+    if (progress->stage == NULL || strcmp(progress->stage, stage) != 0) {
+        cli_progress_clear(progress);
+        progress->stage = stage;
+        progress->started = now;
+        progress->drawn = now + FIRST_AFTER_SECONDS - AGAIN_AFTER_SECONDS;
+    }
+    if (done >= total) {
+        cli_progress_clear(progress);
+    } else if (progress->enabled && now - progress->drawn >= AGAIN_AFTER_SECONDS && done > 0) {
+        draw(stage, done, total, now - progress->started);
+        progress->drawn = now;
+        progress->visible = true;
+    }
+    return !cli_stop_asked();
+}

@@ -1,0 +1,82 @@
+#include "cli/signals.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/report.h"
+
+/* A handler can reach nothing else, so these are the program's only mutable globals. */
+static volatile sig_atomic_t n_interrupts;
+static volatile sig_atomic_t terminated;
+static char path_to_remove[4096];
+
+static void leave(int code) {
+    static const char plain[] = "\033[0m\n";
+    if (isatty(STDERR_FILENO)) {
+        ssize_t ignored = write(STDERR_FILENO, plain, sizeof plain - 1);
+        (void)ignored;
+    }
+    _exit(code);
+}
+
+static void on_interrupt(int number) {
+    (void)number;
+    if (n_interrupts >= 1) {
+        leave(CLI_EXIT_INTERRUPTED);
+    }
+    n_interrupts = n_interrupts + 1;
+}
+
+static void on_terminate(int number) {
+    (void)number;
+    terminated = 1;
+}
+
+static void on_end(int number) {
+    if (path_to_remove[0] != 0) {
+        (void)unlink(path_to_remove);
+    }
+    leave(number == SIGTERM ? CLI_EXIT_TERMINATED : CLI_EXIT_INTERRUPTED);
+}
+
+static void install(int number, void (*handler)(int)) {
+    /* No SA_RESTART: a read at the prompt must end when the signal comes. */
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = handler;
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(number, &action, NULL);
+}
+
+void cli_signals_catch(void) {
+    install(SIGINT, on_interrupt);
+    install(SIGTERM, on_terminate);
+}
+
+void cli_signals_end_removing(const char *path) {
+    (void)snprintf(path_to_remove, sizeof path_to_remove, "%s", path != NULL ? path : "");
+    install(SIGINT, on_end);
+    install(SIGTERM, on_end);
+}
+
+bool cli_interrupted(void) {
+    return n_interrupts > 0;
+}
+
+bool cli_terminated(void) {
+    return terminated != 0;
+}
+
+bool cli_stop_asked(void) {
+    return cli_interrupted() || cli_terminated();
+}
+
+void cli_interrupt_clear(void) {
+    n_interrupts = 0;
+}
+
+int cli_signal_exit_code(void) {
+    return cli_terminated() ? CLI_EXIT_TERMINATED : CLI_EXIT_INTERRUPTED;
+}
