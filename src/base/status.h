@@ -24,7 +24,8 @@
 /* Sets err (unless NULL or already set) to code and the formatted text; returns code. */
 fn_status fn_fail(fn_error *err, fn_status code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-fn_status fn_fail_v(fn_error *err, fn_status code, const char *format, va_list args);
+fn_status fn_fail_v(fn_error *err, fn_status code, const char *format, va_list args)
+    __attribute__((format(printf, 3, 0)));
 
 /* The standard out-of-memory failure: names what the bytes were for. */
 fn_status fn_fail_nomem(fn_error *err, const char *what, size_t bytes);
