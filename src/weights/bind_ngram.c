@@ -29,7 +29,7 @@ static const fn_tensor *take_piece(fn_binder *b, const char *name, const fn_boun
     const fn_tensor *t = fn_checkpoint_find(b->c, b->name);
     fn_binder_pop(b, mark);
     if (t == NULL) {
-        fn_binder_note_missing(b, name);
+        fn_binder_note_missing(b, name, (fn_dims){.n = 0});
         return NULL;
     }
     fn_binder_mark(b, t);
@@ -64,7 +64,7 @@ static void check_rows(fn_binder *b, size_t p, const fn_bound_ple *ple) {
     }
     if (rows < (uint64_t)hash.padded_rows && parts > ple->n_pieces && ple->n_pieces > 1) {
         (void)snprintf(name, sizeof name, PIECE_FORMAT, ple->n_pieces);
-        fn_binder_note_missing(b, name);
+        fn_binder_note_missing(b, name, (fn_dims){.n = 0});
         return;
     }
     b->status = fn_fail(b->err, FN_E_MODEL,

@@ -82,10 +82,15 @@ static void append(char *list, size_t room, const char *text) {
     }
 }
 
-void fn_binder_note_missing(fn_binder *b, const char *name) {
+void fn_binder_note_missing(fn_binder *b, const char *name, fn_dims dims) {
     size_t mark = fn_binder_push(b, "%s", name);
     if (b->n_missing < FN_BINDER_LISTED) {
-        append(b->missing, sizeof b->missing, b->name);
+        char text[FN_BINDER_NAME + 80];
+        char shape[80] = "";
+        fn_dims_text(dims.dims, dims.n, shape, sizeof shape);
+        (void)snprintf(text, sizeof text, "%s%s%s", b->name, dims.n > 0 ? " " : "",
+                       dims.n > 0 ? shape : "");
+        append(b->missing, sizeof b->missing, text);
     }
     b->n_missing++;
     fn_binder_pop(b, mark);
@@ -115,7 +120,7 @@ void fn_binder_check_weight(fn_binder *b, const fn_tensor *t) {
 static const fn_tensor *take(fn_binder *b, const char *name, fn_dims dims, bool integer) {
     const fn_tensor *t = find(b, name);
     if (t == NULL) {
-        fn_binder_note_missing(b, name);
+        fn_binder_note_missing(b, name, dims);
         return NULL;
     }
     fn_binder_mark(b, t);

@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "weights/bind.h"
 
-enum { FN_BINDER_NAME = 256, FN_BINDER_TEXT = 400, FN_BINDER_LISTED = 3 };
+enum { FN_BINDER_NAME = 256, FN_BINDER_TEXT = 480, FN_BINDER_LISTED = 3 };
 
 typedef struct fn_binder {
     const fn_checkpoint *c;
@@ -60,8 +60,8 @@ bool fn_binder_has(fn_binder *b, const char *name);
 const fn_tensor *fn_binder_take(fn_binder *b, const char *name, fn_dims dims);
 /* The same for an I64 constant. */
 const fn_tensor *fn_binder_take_i64(fn_binder *b, const char *name, fn_dims dims);
-/* Notes `name` behind what was pushed as missing. */
-void fn_binder_note_missing(fn_binder *b, const char *name);
+/* Notes `name` behind what was pushed as missing; dims are for the message. */
+void fn_binder_note_missing(fn_binder *b, const char *name, fn_dims dims);
 void fn_binder_mark(fn_binder *b, const fn_tensor *t);
 /* Checks the type of a weight. */
 void fn_binder_check_weight(fn_binder *b, const fn_tensor *t);

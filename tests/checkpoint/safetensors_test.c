@@ -254,6 +254,36 @@ static void sixteen_and_sixty_four_bit_floats_widen_exactly(void **state) {
     fn_checkpoint_close(c);
 }
 
+/* 64-bit offsets all the way: a sparse file of 5 GiB, with the last tensor behind them. */
+static void offsets_beyond_4_gib_are_exact(void **state) {
+    (void)state;
+    static const char header[] =
+        "{\"big\":" T("U8", "[5,1073741824]",
+                      "[0,5368709120]") ",\"end\":" T("U8", "[4]", "[5368709120,5368709124]") "}";
+    const off_t start = 8 + sizeof header - 1;
+    const off_t big = (off_t)5 << 30;
+    fn_checkpoint *c = NULL;
+    fn_error err = {0};
+    char got[4];
+    const char *path = write_file(header, sizeof header - 1, 0);
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseeko(f, start + big - 2, SEEK_SET), 0);
+    assert_int_equal(fwrite("yzabcd", 1, 6, f), 6);
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(fn_checkpoint_open_file(path, &c, &err), FN_OK);
+    assert_int_equal(fn_tensor_read(c, fn_checkpoint_find(c, "end"), 0, got, 4, &err), FN_OK);
+    assert_memory_equal(got, "abcd", 4);
+    const fn_tensor *t = fn_checkpoint_find(c, "big");
+    assert_int_equal(fn_tensor_read(c, t, (uint64_t)big - 2, got, 2, &err), FN_OK);
+    assert_memory_equal(got, "yz", 2);
+    assert_int_equal(fn_tensor_read(c, t, (uint64_t)big - ((uint64_t)4 << 30) - 2, got, 2, &err),
+                     FN_OK);
+    assert_memory_equal(got, "\0\0", 2);
+    check_error(fn_tensor_read(c, t, (uint64_t)big - 2, got, 3, &err), &err, FN_E_RANGE, "big");
+    fn_checkpoint_close(c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_of_the_format_has_its_size),
@@ -263,6 +293,7 @@ int main(void) {
         cmocka_unit_test(header_longer_than_the_file_is_refused),
         cmocka_unit_test(a_file_shorter_than_its_length_field_is_refused),
         cmocka_unit_test(what_is_no_file_is_refused),
+        cmocka_unit_test(offsets_beyond_4_gib_are_exact),
         cmocka_unit_test(sixteen_and_sixty_four_bit_floats_widen_exactly),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -4,10 +4,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "base/file.h"
+#include "checkpoint/checkpoint.h"
 #include "ngram/ngram_hash.h"
 #include "support/make_checkpoint.h"
 
@@ -205,10 +209,78 @@ static void rows_lie_in_their_heads_part_of_the_table(void **state) {
     }
 }
 
+static void *read_whole(const fn_checkpoint *c, const fn_tensor *t) {
+    fn_error err = {0};
+    void *bytes = malloc((size_t)t->bytes);
+    assert_non_null(bytes);
+    assert_int_equal(fn_tensor_read(c, t, 0, bytes, (size_t)t->bytes, &err), FN_OK);
+    return bytes;
+}
+
+/* What the official classes hashed: ids [B, T] -> ngram_rows [P, B, T, heads]. */
+static void check_golden(const char *folder) {
+    char path[400];
+    fn_config config;
+    fn_shape shape;
+    fn_checkpoint *c = NULL;
+    fn_error err = {0};
+    (void)snprintf(path, sizeof path, "%s/checkpoint/config.json", folder);
+    assert_int_equal(fn_config_read(path, &config, &err), FN_OK);
+    assert_int_equal(fn_shape_from_config(&config, &shape, &err), FN_OK);
+    fn_config_free(&config);
+    (void)snprintf(path, sizeof path, "%s/golden.safetensors", folder);
+    assert_int_equal(fn_checkpoint_open_file(path, &c, &err), FN_OK);
+    const fn_tensor *ids_view = fn_checkpoint_find(c, "ids");
+    const fn_tensor *rows_view = fn_checkpoint_find(c, "ngram_rows");
+    assert_true(ids_view->dtype == FN_DTYPE_I32 && rows_view->dtype == FN_DTYPE_I64);
+    assert_int_equal(rows_view->dims[0], shape.n_ple);
+    int32_t *ids = read_whole(c, ids_view);
+    int64_t *want = read_whole(c, rows_view);
+    size_t length = (size_t)ids_view->dims[1];
+    size_t row = length * fn_shape_ngram_heads(&shape);
+    int64_t *got = malloc(row * sizeof *got);
+    for (size_t p = 0, at = 0; p < shape.n_ple; p++) {
+        fn_ngram_constants hash;
+        int32_t history[FN_MAX_NGRAM];
+        fn_ngram_constants_init(&shape, p, &hash);
+        for (size_t i = 0; i < FN_MAX_NGRAM; i++) {
+            history[i] = hash.eos_id;
+        }
+        for (size_t b = 0; b < ids_view->dims[0]; b++, at += row) {
+            fn_ngram_hash_rows(&hash, history, ids + b * length, length, got);
+            assert_memory_equal(got, want + at, row * sizeof *got);
+        }
+    }
+    free(got);
+    free(want);
+    free(ids);
+    fn_checkpoint_close(c);
+}
+
+static void official_rows_come_out(void **state) {
+    (void)state;
+    static const char *const ours[] = {"mini-bf16", "mini-f32", "mini-tied"};
+    static const char *const shared[] = {"tiny-text", "tiny-stacked", "tiny-bf16", "mtp"};
+    char folder[300];
+    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) {
+        (void)snprintf(folder, sizeof folder, "%s/tests/data/%s", FN_SOURCE_DIR, ours[i]);
+        check_golden(folder);
+    }
+    for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++) {
+        (void)snprintf(folder, sizeof folder, "%s/../shared/fixtures/%s", FN_SOURCE_DIR, shared[i]);
+        if (fn_file_exists(folder)) {
+            check_golden(folder);
+        } else {
+            print_message("no %s: skipped\n", folder);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(published_vectors_come_out),
         cmocka_unit_test(seed_0_gives_other_rows),
+        cmocka_unit_test(official_rows_come_out),
         cmocka_unit_test(ends_of_text_cut_as_in_the_reference),
         cmocka_unit_test(carried_history_equals_the_whole),
         cmocka_unit_test(only_the_end_of_text_cuts),

@@ -312,16 +312,17 @@ static void missing_tensors_are_listed_with_a_hint(void **state) {
     (void)state;
     made_model m = tiny();
     made_remove(&m, "model.embed_tokens.weight");
-    check_bind(&m, m.dir, "1 tensor missing (incomplete download?): model.embed_tokens.weight");
+    check_bind(&m, m.dir,
+               "1 tensor missing (incomplete download?): model.embed_tokens.weight [40, 12]");
     m = tiny();
     made_remove(&m, "layers.0.linear_attn.A_log");
     made_remove(&m, "layers.0.linear_attn.dt_bias");
     made_remove(&m, "layers.1.self_attn.indexer.k_layernorm.weight");
     made_remove(&m, "lm_head.weight");
     check_bind(&m, "4 tensors missing",
-               "model.layers.0.linear_attn.A_log, "
-               "model.layers.0.linear_attn.dt_bias, "
-               "model.layers.1.self_attn.indexer.k_layernorm.weight, ...");
+               "model.layers.0.linear_attn.A_log [4], "
+               "model.layers.0.linear_attn.dt_bias [4], "
+               "model.layers.1.self_attn.indexer.k_layernorm.weight [6], ...");
     m = tiny();
     (void)snprintf(made_find(&m, "dt_bias")->name, 64, "model.layers.0.linear_attn.dt");
     check_bind(&m, "1 tensor missing (unknown layout? 1 unexpected, the first is "
