@@ -36,7 +36,9 @@ def instruction_problems(objects):
         where = path.as_posix()
         if "/kernels/avx512/" in where:
             continue
-        limit = r"%zmm|%k[1-7]\b" if "/kernels/avx2/" in where else r"%[yz]mm|%k[1-7]\b"
+        # VEX and EVEX forms of instructions on xmm registers begin with v
+        limit = (r"%zmm|%k[1-7]\b|%[xy]mm(?:1[6-9]|2\d|3[01])\b" if "/kernels/avx2/" in where else
+                 r"%[yz]mm|%k[1-7]\b|\tv[a-z0-9]+ .*%xmm\d+")
         if found := re.search(limit, output_of("objdump", "-d", "--no-show-raw-insn", where)):
             yield f"{path.relative_to(objects)}: uses {found.group()}, which older CPUs do not have"
 

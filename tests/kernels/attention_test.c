@@ -69,7 +69,7 @@ static void attend_double(const attention_case *c, double *out, double *size) {
     double *p = malloc(c->keys * sizeof(double));
     for (size_t h = 0; h < c->heads; h++) {
         const float *q = (const float *)c->q.data + h * c->ldq;
-        double max = -INFINITY, sum = 0.0;
+        double max = -1e300, sum = 0.0;
         for (size_t i = 0; i < c->keys; i++) {
             p[i] = 0.0;
             for (size_t d = 0; d < c->dim; d++)

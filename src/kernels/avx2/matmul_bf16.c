@@ -29,6 +29,8 @@ FN_INLINE void block_part(const block_args *b, const size_t rows, const size_t v
     const float *x = b->x;
     for (size_t k = 0; k + 2 <= b->inputs; k += 2, x += 2, w += 128) {
         first_of_pairs(weights, w, vecs);
+        for (size_t v = 0; v < vecs; v += 2)
+            fetch_ahead(b, rows, w + v * 32);
         add_products(sums, rows, vecs, weights, x, b->ldx);
         second_of_pairs(weights, w, vecs);
         add_products(sums, rows, vecs, weights, x + 1, b->ldx);

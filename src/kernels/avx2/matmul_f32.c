@@ -13,6 +13,8 @@ FN_INLINE void block_part(const block_args *b, const size_t rows, const size_t v
         FN_UNROLL
         for (size_t v = 0; v < vecs; v++)
             weights[v] = _mm256_loadu_ps((const float *)(const void *)(w + v * 32));
+        for (size_t v = 0; v < vecs; v += 2)
+            fetch_ahead(b, rows, w + v * 32);
         add_products(sums, rows, vecs, weights, x, b->ldx);
     }
     write_sums(b, sums, rows, vecs, v0);

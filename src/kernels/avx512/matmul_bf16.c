@@ -20,6 +20,8 @@ FN_INLINE void block(const block_args *b, const size_t rows) {
     const float *x = b->x;
     for (size_t k = 0; k + 2 <= b->inputs; k += 2, x += 2, w += 128) {
         __m512i w_lo = _mm512_loadu_si512(w), w_hi = _mm512_loadu_si512(w + 64);
+        fetch_ahead(b, rows, w);
+        fetch_ahead(b, rows, w + 64);
         add_products(lo, hi, rows, first_of_pair(w_lo), first_of_pair(w_hi), x, b->ldx);
         add_products(lo, hi, rows, second_of_pair(w_lo), second_of_pair(w_hi), x + 1, b->ldx);
     }

@@ -9,8 +9,11 @@ FN_INLINE void block(const block_args *b, const size_t rows) {
     zero_sums(lo, hi, rows);
     const uint8_t *w = b->weights;
     const float *x = b->x;
-    for (size_t k = 0; k < b->inputs; k++, x++, w += TILE_BYTES_PER_INPUT)
+    for (size_t k = 0; k < b->inputs; k++, x++, w += TILE_BYTES_PER_INPUT) {
+        fetch_ahead(b, rows, w);
+        fetch_ahead(b, rows, w + 64);
         add_products(lo, hi, rows, _mm512_loadu_ps(w), _mm512_loadu_ps(w + 64), x, b->ldx);
+    }
     write_sums(b, lo, hi, rows);
 }
 
