@@ -55,7 +55,7 @@ static fn_status open_files(fn_engine *e, const fn_engine_options *options, fn_e
 }
 
 uint64_t fn_session_bytes(const fn_shape *shape, const fn_state_layout *layout, size_t context) {
-    return fn_state_recurrent_bytes(layout) + (FN_SESSION_MARKS + 1) * layout->recurrent_bytes +
+    return fn_state_recurrent_bytes(layout) + FN_SESSION_MARKS * layout->recurrent_bytes +
            fn_state_paged_bytes(layout, context) + context * sizeof(int32_t) +
            shape->vocab * sizeof(float);
 }

@@ -41,9 +41,8 @@ typedef struct fn_mark {
 struct fn_session {
     fn_engine *engine;
     fn_state *state;
-    fn_state *empty; /* what an empty state looks like */
-    int32_t *ids;    /* [context]; as many as the state is long */
-    float *logits;   /* [V] */
+    int32_t *ids;  /* [context]; as many as the state is long */
+    float *logits; /* [V] */
     bool logits_ready;
     fn_mark marks[FN_SESSION_MARKS]; /* oldest first */
     size_t n_marks;

@@ -15,7 +15,6 @@ static fn_status make_session(fn_engine *e, fn_session **out, fn_error *err) {
     fn_status status = s->ids != NULL && s->logits != NULL
                            ? fn_state_create(e->states, e->context, &s->state, err)
                            : fn_fail_nomem(err, "a session", e->context * sizeof *s->ids);
-    status = status == FN_OK ? fn_state_clone(s->state, &s->empty, err) : status;
     if (status != FN_OK) {
         fn_session_destroy(s);
         return status;
@@ -38,7 +37,6 @@ static void drop_marks(fn_session *s, size_t first) {
 void fn_session_destroy(fn_session *s) {
     if (s != NULL) {
         drop_marks(s, 0);
-        fn_state_destroy(s->empty);
         fn_state_destroy(s->state);
         fn_free(s->ids);
         fn_free(s->logits);
@@ -145,7 +143,8 @@ static fn_status go_back(fn_session *s, size_t common, fn_error *err) {
     }
     drop_marks(s, keep);
     s->logits_ready = false;
-    return fn_state_assign(s->state, keep > 0 ? s->marks[keep - 1].state : s->empty, err);
+    return keep > 0 ? fn_state_assign(s->state, s->marks[keep - 1].state, err)
+                    : fn_state_clear(s->state, err);
 }
 
 fn_status fn_session_sync(fn_session *s, const int32_t *ids, size_t n, size_t *reused,

@@ -96,42 +96,40 @@ fn_status fn_session_save(const fn_session *session, const char *path, fn_error 
 static fn_status get(void *ud, void *bytes, size_t n, fn_error *err) {
     file_stream *f = ud;
     if (fread(bytes, 1, n, f->file) != n) {
-        return fn_fail(err, FN_E_MODEL, "%s: the saved session ends early", f->path);
+        return fn_fail(err, FN_E_MODEL, "the saved session ends early");
     }
     f->digest = fn_hash_bytes(f->digest, bytes, n);
     return FN_OK;
 }
 
-static fn_status refuse(const char *path, const char *what, const char *found, const char *expected,
-                        fn_error *err) {
-    return fn_fail(err, FN_E_MODEL, "%s: saved with %s %s, but this engine has %s", path, what,
-                   found, expected);
+static fn_status refuse(const char *what, const char *found, const char *expected, fn_error *err) {
+    return fn_fail(err, FN_E_MODEL, "saved with %s %s, but this engine has %s", what, found,
+                   expected);
 }
 
-static fn_status check_header(const fn_engine *e, const header *h, const char *path,
-                              fn_error *err) {
+static fn_status check_header(const fn_engine *e, const header *h, fn_error *err) {
     header ours = make_header(e, 0);
     if (memcmp(h->magic, MAGIC, sizeof MAGIC) != 0) {
-        return fn_fail(err, FN_E_MODEL, "%s: not a saved session", path);
+        return fn_fail(err, FN_E_MODEL, "not a saved session");
     }
     if (h->version != VERSION) {
-        return fn_fail(err, FN_E_MODEL, "%s: saved session of version %u, expected %d", path,
-                       h->version, VERSION);
+        return fn_fail(err, FN_E_MODEL, "saved session of version %u, expected %d", h->version,
+                       VERSION);
     }
     if (h->model != ours.model) {
-        return fn_fail(err, FN_E_MODEL, "%s: saved with another checkpoint", path);
+        return fn_fail(err, FN_E_MODEL, "saved with another checkpoint");
     }
     if (memcmp(h->precision, ours.precision, sizeof h->precision) != 0) {
-        return refuse(path, "precision", h->precision, ours.precision, err);
+        return refuse("precision", h->precision, ours.precision, err);
     }
     if (memcmp(h->kernels, ours.kernels, sizeof h->kernels) != 0) {
-        return refuse(path, "instruction set", h->kernels, ours.kernels, err);
+        return refuse("instruction set", h->kernels, ours.kernels, err);
     }
     if (h->layout != ours.layout) {
-        return fn_fail(err, FN_E_MODEL, "%s: saved with other parts of state", path);
+        return fn_fail(err, FN_E_MODEL, "saved with other parts of state");
     }
     if (h->n_ids > e->context) {
-        return fn_fail(err, FN_E_RANGE, "%s: %llu tokens do not fit a context of %zu", path,
+        return fn_fail(err, FN_E_RANGE, "%llu tokens do not fit a context of %zu",
                        (unsigned long long)h->n_ids, e->context);
     }
     return FN_OK;
@@ -143,7 +141,7 @@ static fn_status get_session(file_stream *f, fn_session *s, fn_error *err) {
     if (status == FN_OK) {
         h.precision[sizeof h.precision - 1] = '\0';
         h.kernels[sizeof h.kernels - 1] = '\0';
-        status = check_header(s->engine, &h, f->path, err);
+        status = check_header(s->engine, &h, err);
     }
     status = status == FN_OK ? get(f, s->ids, (size_t)h.n_ids * sizeof *s->ids, err) : status;
     status = status == FN_OK ? fn_state_read(s->state, get, f, err) : status;
@@ -151,15 +149,14 @@ static fn_status get_session(file_stream *f, fn_session *s, fn_error *err) {
     uint64_t found = 0;
     status = status == FN_OK ? get(f, &found, sizeof found, err) : status;
     if (status == FN_OK && found != expected) {
-        return fn_fail(err, FN_E_MODEL, "%s: the saved session is damaged (its digest differs)",
-                       f->path);
+        return fn_fail(err, FN_E_MODEL, "the saved session is damaged (its digest differs)");
     }
     if (status == FN_OK && fn_session_length(s) != h.n_ids) {
-        return fn_fail(err, FN_E_MODEL, "%s: the saved session is damaged (%llu ids, %zu rows)",
-                       f->path, (unsigned long long)h.n_ids, fn_session_length(s));
+        return fn_fail(err, FN_E_MODEL, "the saved session is damaged (%llu ids, %zu rows)",
+                       (unsigned long long)h.n_ids, fn_session_length(s));
     }
     if (status == FN_OK && fgetc(f->file) != EOF) {
-        return fn_fail(err, FN_E_MODEL, "%s: bytes follow the saved session", f->path);
+        return fn_fail(err, FN_E_MODEL, "bytes follow the saved session");
     }
     return status;
 }
@@ -176,6 +173,7 @@ fn_status fn_session_load(fn_engine *engine, const char *path, fn_session **out,
     status = status == FN_OK ? fn_session_mark(s, err) : status;
     (void)fclose(f.file);
     if (status != FN_OK) {
+        fn_error_prefix(err, "%s", path);
         fn_session_destroy(s);
         return status;
     }

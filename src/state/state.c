@@ -164,6 +164,20 @@ void fn_state_destroy(fn_state *s) {
     fn_free(s);
 }
 
+fn_status fn_state_clear(fn_state *s, fn_error *err) {
+    fn_block *block = NULL;
+    fn_status status = fn_block_take(s->pool, FN_CLASS_RECURRENT, &block, err);
+    if (status != FN_OK) {
+        return status;
+    }
+    fn_state_drop_kept(s);
+    drop_pages(s);
+    fn_block_drop(s->pool, s->current);
+    s->current = block;
+    set_empty(s);
+    return FN_OK;
+}
+
 /* Shares src's pages; dst's tables are empty. */
 static fn_status share_pages(fn_state *dst, const fn_state *src, fn_error *err) {
     for (size_t i = 0; i < src->layout->n_tables; i++) {

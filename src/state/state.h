@@ -100,6 +100,8 @@ typedef struct fn_state fn_state;
 FN_NODISCARD fn_status fn_state_create(fn_state_pool *pool, size_t context, fn_state **out,
                                        fn_error *err);
 void fn_state_destroy(fn_state *state);
+/* Empty again, with its room. Fails with FN_E_NOMEM (the block is shared and no other can be had). */
+FN_NODISCARD fn_status fn_state_clear(fn_state *state, fn_error *err);
 /* A state that goes on from here on its own; shares everything that was written. */
 FN_NODISCARD fn_status fn_state_clone(const fn_state *state, fn_state **out, fn_error *err);
 /* dst becomes what src is (of the same pool); keeps dst's room. */

@@ -1,0 +1,21 @@
+/* tests/support/model_case.h - small models with their ids, for tests of forward, state and engine. */
+#ifndef FN_TESTS_MODEL_CASE_H
+#define FN_TESTS_MODEL_CASE_H
+
+#include "engine/engine.h"
+
+/* Folders under tests/data, F32 and BF16, and how many. */
+extern const char *const model_dirs[];
+extern const size_t n_model_dirs;
+
+fn_engine *open_model(const char *dir, size_t threads, size_t chunk, size_t context);
+
+/* ids [n] within the vocabulary from a seed; every 17th is the EOS that resets the n-gram history. */
+void make_ids(const fn_engine *engine, uint64_t seed, int32_t *ids, size_t n);
+
+/* Logits after each of ids [n], read one by one: [n, V]. The caller frees them. */
+float *stepwise_logits(fn_engine *engine, const int32_t *ids, size_t n);
+
+void assert_same_floats(const float *a, const float *b, size_t n, const char *what, size_t at);
+
+#endif
