@@ -196,7 +196,7 @@ static fn_status read_merges(fn_tokenizer *t, const json_t *vocab, const json_t 
                        merges != NULL ? fn_json_type_name(merges) : "nothing");
     }
     size_t n = json_array_size(merges);
-    fn_status status = make_bpe(t, vocab, n, err);
+    fn_status status = FN_OK;
     for (size_t i = 0; i < n && status == FN_OK; i++) {
         status = read_merge(t, vocab, json_array_get(merges, i), i, &room, err);
     }
@@ -307,6 +307,23 @@ static fn_status read_added(fn_tokenizer *t, const json_t *vocab, const json_t *
     return FN_OK;
 }
 
+static fn_status refuse_twins(const fn_tokenizer *t, fn_error *err) {
+    for (int32_t id = 0; (size_t)id < t->vocabulary.size; id++) {
+        size_t n = 0;
+        const char *text = fn_vocabulary_bytes(&t->vocabulary, id, &n);
+        if (text == NULL || (fn_vocabulary_flags(&t->vocabulary, id) & FN_TOKEN_ADDED) == 0) {
+            continue;
+        }
+        int32_t first = fn_vocabulary_find(&t->vocabulary, text, n);
+        if (first != id) {
+            shown name = show(text, n);
+            return fn_fail(err, FN_E_MODEL, "added_tokens: \"%s\" is there twice, as %d and as %d",
+                           name.text, first, id);
+        }
+    }
+    return FN_OK;
+}
+
 fn_status fn_tokenizer_read_json(const json_t *root, fn_tokenizer *t, fn_error *err) {
     fn_status status = fn_tokenizer_read_pipeline(root, t, err);
     if (status != FN_OK) {
@@ -314,15 +331,19 @@ fn_status fn_tokenizer_read_json(const json_t *root, fn_tokenizer *t, fn_error *
     }
     const json_t *model = json_object_get(root, "model");
     json_t *vocab = json_object_get(model, "vocab");
+    const json_t *merges = json_object_get(model, "merges");
     status = read_vocab(t, vocab, err);
+    if (status == FN_OK) {
+        status = make_bpe(t, vocab, json_array_size(merges), err);
+    }
     if (status == FN_OK) {
         status = read_added(t, vocab, json_object_get(root, "added_tokens"), err);
     }
     if (status == FN_OK) {
-        status = read_merges(t, vocab, json_object_get(model, "merges"), err);
+        status = read_merges(t, vocab, merges, err);
     }
     if (status == FN_OK) {
         status = fn_vocabulary_index(&t->vocabulary, err);
     }
-    return status;
+    return status == FN_OK ? refuse_twins(t, err) : status;
 }
