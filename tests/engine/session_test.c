@@ -367,7 +367,6 @@ static void a_failed_allocation_is_reported_and_loses_nothing(void **unused) {
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     close(fd);
-    fn_alloc_watch_jansson();
     fn_alloc_fail_at(-1);
     assert_int_equal(whole_use(path, NULL), FN_OK);
     long calls = fn_alloc_calls();
@@ -378,9 +377,8 @@ static void a_failed_allocation_is_reported_and_loses_nothing(void **unused) {
         fn_status status = whole_use(path, &err);
         fn_alloc_fail_at(-1);
         /* A thread's own allocations may shift the count: it may pass, it may not fail otherwise.
-         * jansson takes lost memory for a syntax error or a missing key: a bad file to us. */
-        if (status != FN_OK && status != FN_E_NOMEM && status != FN_E_IO && status != FN_E_FAILED &&
-            status != FN_E_MODEL) {
+         * (jansson's own are left alone: it aborts on some of them.) */
+        if (status != FN_OK && status != FN_E_NOMEM && status != FN_E_IO && status != FN_E_FAILED) {
             fail_msg("allocation %ld of %ld: %s: %s", n, calls, fn_status_name(status), err.text);
         }
     }
