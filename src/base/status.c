@@ -30,10 +30,6 @@ fn_status fn_fail(fn_error *err, fn_status code, const char *format, ...) {
     return code;
 }
 
-fn_status fn_fail_nomem(fn_error *err, const char *what, size_t bytes) {
-    return fn_fail(err, FN_E_NOMEM, "out of memory: %zu bytes for %s", bytes, what);
-}
-
 void fn_error_prefix(fn_error *err, const char *format, ...) {
     if (err == NULL || err->code == FN_OK) {
         return;

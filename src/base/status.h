@@ -27,8 +27,12 @@ fn_status fn_fail(fn_error *err, fn_status code, const char *format, ...)
 fn_status fn_fail_v(fn_error *err, fn_status code, const char *format, va_list args)
     __attribute__((format(printf, 3, 0)));
 
-/* The standard out-of-memory failure: names what the bytes were for. */
-fn_status fn_fail_nomem(fn_error *err, const char *what, size_t bytes);
+/* The standard out-of-memory failure: names what the bytes were for. (Inline, so that static
+ * analysis sees that it never returns FN_OK.) */
+static inline fn_status fn_fail_nomem(fn_error *err, const char *what, size_t bytes) {
+    (void)fn_fail(err, FN_E_NOMEM, "out of memory: %zu bytes for %s", bytes, what);
+    return FN_E_NOMEM;
+}
 
 /* Puts "prefix: " before a message that is already there (file name, tensor name, ...). */
 void fn_error_prefix(fn_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -124,11 +124,12 @@ static fn_status check_cover(const char *path, uint64_t data_start, uint64_t fil
         at += t->bytes;
         before = t->name;
     }
-    if (file_bytes != data_start + at) {
+    uint64_t expected = data_start + at;
+    if (file_bytes != expected) {
         return fn_fail(err, FN_E_MODEL, "%s: found %llu bytes, expected %llu by its header (%s)",
-                       path, (ull)file_bytes, (ull)(data_start + at),
-                       file_bytes < data_start + at ? "truncated: incomplete download?"
-                                                    : "bytes that belong to no tensor");
+                       path, (ull)file_bytes, (ull)expected,
+                       file_bytes < expected ? "truncated: incomplete download?"
+                                             : "bytes that belong to no tensor");
     }
     for (size_t i = 0; i < out->n_tensors; i++) {
         out->tensors[i].offset += data_start;

@@ -25,16 +25,12 @@ const char *fn_dtype_name(fn_dtype dtype) {
 }
 
 size_t fn_dtype_bits(fn_dtype dtype) {
-    switch (dtype) {
-#define FN_DTYPE_CASE(name, bits)                                                                  \
-    case FN_DTYPE_##name:                                                                          \
-        return (bits);
-        FN_DTYPE_MAP(FN_DTYPE_CASE)
-#undef FN_DTYPE_CASE
-    case FN_DTYPE_OTHER:
-        break;
-    }
-    return 0;
+    static const uint8_t bits_of[] = {
+#define FN_DTYPE_BITS(name, bits) [FN_DTYPE_##name] = (bits),
+        FN_DTYPE_MAP(FN_DTYPE_BITS)
+#undef FN_DTYPE_BITS
+    };
+    return dtype < FN_DTYPE_OTHER ? bits_of[dtype] : 0;
 }
 
 size_t fn_dtype_bytes(fn_dtype dtype) {

@@ -62,9 +62,9 @@ fn_status fn_tensor_read_f32(const fn_checkpoint *c, const fn_tensor *t, uint64_
     uint64_t n = fn_tensor_elements(t);
     if (first > n || count > n - first) {
         return fn_fail(err, FN_E_RANGE,
-                       "%s: %s: elements %llu to %llu, expected at most %llu elements",
-                       fn_checkpoint_file_path(c, t->file), t->name, (unsigned long long)first,
-                       (unsigned long long)(first + count), (unsigned long long)n);
+                       "%s: %s: %zu elements from %llu, expected at most %llu elements",
+                       fn_checkpoint_file_path(c, t->file), t->name, count,
+                       (unsigned long long)first, (unsigned long long)n);
     }
     if (t->dtype == FN_DTYPE_F32) {
         return fn_tensor_read(c, t, first * 4, dst, count * 4, err);
