@@ -17,7 +17,7 @@
 #define FN_DOT_KEYS 4     /* */
 #define FN_VALUE_HEADS 12 /* attention values: heads x vectors of columns */
 #define FN_VALUE_VECS 2
-#define FN_DELTA_VECS 4 /* delta rule: vectors of value columns */
+#define FN_DELTA_VECS 8 /* delta rule: vectors of value columns */
 
 typedef __m512 v16;
 
