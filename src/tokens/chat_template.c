@@ -38,10 +38,8 @@ static fn_status check_source(const char *source, size_t n, const char *name, fn
 
 /* Hands a run's failure to the caller. */
 static fn_status finish(const fn_jrun *run, const fn_error *detail, fn_error *err) {
-    if (run->status != FN_OK) {
-        return fn_fail(err, run->status, "%s", detail->text);
-    }
-    return FN_OK;
+    fn_status status = run->status != FN_OK ? run->status : FN_E_FAILED;
+    return fn_fail(err, status, "%s", detail->text);
 }
 
 fn_status fn_chat_template_compile(const char *source, size_t n, const char *name,
@@ -67,12 +65,11 @@ fn_status fn_chat_template_compile(const char *source, size_t n, const char *nam
         memcpy(copy, name, strlen(name) + 1);
         t->name = copy;
     }
-    if (copy != NULL && fn_jlex(&run, source, n, &tokens) && fn_jparse(&run, &tokens, &t->tree)) {
-        (void)fn_jscope_resolve(&run, &t->tree);
-    }
+    bool ok = copy != NULL && fn_jlex(&run, source, n, &tokens) &&
+              fn_jparse(&run, &tokens, &t->tree) && fn_jscope_resolve(&run, &t->tree);
     t->arena = run.arena;
-    status = finish(&run, &detail, err);
-    if (status != FN_OK) {
+    if (!ok) {
+        status = finish(&run, &detail, err);
         fn_chat_template_free(t);
         return status;
     }
@@ -170,15 +167,10 @@ static fn_status render(const fn_chat_template *t, const source *from, fn_render
     fn_jarena_init(&run.arena, run.limits.memory_bytes);
     fn_jdict *context = fn_jdict_new(&run);
     run.context = context;
-    if (context != NULL && read_source(&run, context, from)) {
-        (void)fn_jeval_template(&run, &t->tree);
-    }
-    fn_status status = finish(&run, &detail, err);
-    if (status == FN_OK) {
-        status = take_output(&output, t->name, out, err);
-    } else {
-        out->error_line = run.error_line;
-    }
+    bool ok =
+        context != NULL && read_source(&run, context, from) && fn_jeval_template(&run, &t->tree);
+    fn_status status = ok ? take_output(&output, t->name, out, err) : finish(&run, &detail, err);
+    out->error_line = ok ? 0 : run.error_line;
     fn_jarena_free(&run.arena);
     return status;
 }
