@@ -86,9 +86,9 @@ static void quantize_group(const float *x, size_t n, int bits, int8_t *codes, ui
     } else {
         try_scale(x, n, bits, fabsf(largest) / 7.0f, &best);
         for (int i = 0; i < RUNGS_4; i++) { /* the largest value at the code -8, or beyond it */
-            float scale = -largest / 8.0f * (1.04f - 0.025f * (float)i);
-            try_scale(x, n, bits, scale, &best);
-            try_scale(x, n, bits, -scale, &best);
+            float rung = -largest / 8.0f * (1.04f - 0.025f * (float)i);
+            try_scale(x, n, bits, rung, &best);
+            try_scale(x, n, bits, -rung, &best);
         }
     }
     for (size_t i = 0; i < n; i++) {
