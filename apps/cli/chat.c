@@ -83,6 +83,9 @@ fn_status cli_chat_answer(cli_chat_state *chat, fn_error *err) {
     cli_answer *answer = &chat->answer;
     cli_answer_reset(answer);
     answer->show_thought = !cli_flag(chat->options, CLI_OPT_HIDE_THINKING);
+    if (chat->interactive) {
+        cli_signals_hide_typing(); /* what is typed meanwhile would stand in the middle of the answer */
+    }
     fn_status status = render(chat, &ids, &in_thought, err);
     if (status == FN_OK) {
         status = read_prompt(chat, &ids, err);
@@ -90,6 +93,7 @@ fn_status cli_chat_answer(cli_chat_state *chat, fn_error *err) {
     if (status == FN_OK) {
         status = generate(chat, in_thought, err);
     }
+    cli_signals_show_typing();
     fn_ids_free(&ids);
     bool empty = answer->thought.n == 0 && answer->answer.n == 0;
     if (status == FN_OK && chat->finish == FN_FINISH_CANCELLED && empty) {
@@ -110,6 +114,9 @@ void cli_chat_show_timings(const cli_chat_state *chat) {
     bool dim = chat->answer.dim;
     fputs(dim ? "\033[2m" : "", stderr);
     cli_timings_show(&chat->timings, chat->seed_is_random ? &chat->seed : NULL);
+    if (cli_flag(chat->options, CLI_OPT_STATS)) {
+        cli_memory_show();
+    }
     fputs(dim ? "\033[0m" : "", stderr);
 }
 

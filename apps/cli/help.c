@@ -56,6 +56,14 @@ static void print_option(cli_option_id id, bool full, FILE *out) {
     }
 }
 
+static void print_general(bool full, FILE *out) {
+    fprintf(out, "  %-*s%s\n", (int)TEXT_COLUMN - 2, "-h", "the usual options");
+    fprintf(out, "  %-*s%s\n", (int)TEXT_COLUMN - 2, "    --help", "all options");
+    if (full) {
+        fprintf(out, "  %-*s%s\n", (int)TEXT_COLUMN - 2, "    --version", "version, build and CPU");
+    }
+}
+
 static void print_options(cli_command command, bool full, FILE *out) {
     const char *group = "";
     for (int i = 0; i < CLI_N_OPTIONS; i++) {
@@ -104,8 +112,10 @@ void cli_help_command(cli_command command, bool full, FILE *out) {
     if ((CLI_WORKING >> command & 1u) == 0) {
         return;
     }
+    bool begun = full && cli_option_applies(CLI_OPT_SETTINGS, command);
+    fputs(begun ? "" : "\nGeneral:\n", out);
+    print_general(full, out);
     if (!full) {
-        fprintf(out, "\nAll options: flashnext %s --help\n", info->name);
         return;
     }
     fputs("\nEvery long option has an environment variable (--new-tokens: FLASHNEXT_NEW_TOKENS) "

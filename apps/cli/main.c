@@ -47,7 +47,7 @@ static int unknown_command(const char *name) {
     return CLI_EXIT_USAGE;
 }
 
-static int run_command(cli_command command, int argc, char *const *argv) {
+static int run_command(cli_command command, int argc, const char *const *argv) {
     cli_options options;
     fn_error err = {0};
     int code = CLI_EXIT_OK;
@@ -65,7 +65,8 @@ static int run_command(cli_command command, int argc, char *const *argv) {
     return cli_finish(code);
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **words) {
+    const char *const *argv = (const char *const *)words;
     if (argc < 2) {
         cli_help_program(stderr);
         return CLI_EXIT_USAGE;

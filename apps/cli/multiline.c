@@ -19,7 +19,7 @@ static bool continues(const char *line, size_t n) {
 
 bool cli_multiline_add(cli_multiline *state, const char *line, size_t n, cli_buffer *out) {
     bool first = !state->in_block && !state->continued;
-    if (!first && out->n > 0) {
+    if (!first) {
         cli_buffer_puts(out, "\n");
     }
     if (first && n >= 3 && memcmp(line, QUOTES, 3) == 0) {

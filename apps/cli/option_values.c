@@ -9,8 +9,8 @@
 #include "cli/report.h"
 
 bool cli_choice_has(const char *choices, const char *word) {
-    size_t n = strlen(word);
-    for (const char *at = choices; n > 0 && at != NULL; at = strchr(at, '|')) {
+    size_t n = strcspn(word, "|");
+    for (const char *at = choices; n > 0 && word[n] == 0 && at != NULL; at = strchr(at, '|')) {
         at += *at == '|';
         if (strncmp(at, word, n) == 0 && (at[n] == '|' || at[n] == 0)) {
             return true;

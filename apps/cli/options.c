@@ -144,7 +144,7 @@ static fn_status unknown_flag(cli_command command, const char *flag, size_t n, f
 /* ---- the command line ------------------------------------------------------------------------ */
 
 typedef struct arg_reader {
-    char *const *argv; /* [argc] */
+    const char *const *argv; /* [argc] */
     int argc, at;
     cli_options *out;
 } arg_reader;
@@ -211,7 +211,8 @@ static fn_status read_flag(arg_reader *r, const char *word, fn_error *err) {
     return status;
 }
 
-static fn_status read_arguments(cli_options *out, int argc, char *const *argv, fn_error *err) {
+static fn_status read_arguments(cli_options *out, int argc, const char *const *argv,
+                                fn_error *err) {
     arg_reader reader = {.argv = argv, .argc = argc, .out = out};
     out->operands = cli_alloc(((size_t)argc + 1) * sizeof *out->operands);
     bool only_operands = false;
@@ -330,8 +331,8 @@ static fn_status read_settings(cli_options *out, fn_error *err) {
 
 /* ---- the whole ------------------------------------------------------------------------------------ */
 
-fn_status cli_options_parse(cli_command command, int argc, char *const *argv, cli_options *out,
-                            fn_error *err) {
+fn_status cli_options_parse(cli_command command, int argc, const char *const *argv,
+                            cli_options *out, fn_error *err) {
     *out = (cli_options){.command = command};
     fn_status status = read_arguments(out, argc, argv, err);
     bool works = (CLI_WORKING >> command & 1u) != 0 && out->help == 0 && !out->version;

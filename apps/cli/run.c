@@ -175,6 +175,9 @@ static void print_end(const run_job *job, const fn_session *session) {
         const uint64_t *seed = job->sampling.random_seed ? &job->sampling.sampling.seed : NULL;
         cli_timings_show(&job->timings, seed);
     }
+    if (cli_flag(job->options, CLI_OPT_STATS)) {
+        cli_memory_show();
+    }
 }
 
 static fn_status open_logprobs(run_job *job, fn_error *err) {

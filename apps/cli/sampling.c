@@ -28,6 +28,9 @@ static uint64_t random_seed(void) {
     return seed;
 }
 
+/* What "-inf" becomes: the library wants finite numbers, and no logit comes near. */
+#define BANNED (-1e30f)
+
 /* "15043=+1.5", or llama.cpp's "15043+1.5" and "15043-1". */
 static bool read_bias(const char *text, fn_logit_bias *out) {
     char *end = NULL;
@@ -45,7 +48,7 @@ static bool read_bias(const char *text, fn_logit_bias *out) {
     if (end == number || *end != 0 || isnan(bias) || bias == INFINITY) {
         return false;
     }
-    *out = (fn_logit_bias){.id = (int32_t)id, .bias = bias};
+    *out = (fn_logit_bias){.id = (int32_t)id, .bias = bias < BANNED ? BANNED : bias};
     return true;
 }
 
@@ -107,25 +110,28 @@ static double per_second(size_t n, double seconds) {
 }
 
 void cli_timings_show(const cli_timings *t, const uint64_t *seed) {
-    struct rusage usage;
-    char rss[32] = "?";
-    if (getrusage(RUSAGE_SELF, &usage) == 0) {
-        (void)cli_bytes((uint64_t)usage.ru_maxrss * 1024u, rss, sizeof rss);
-    }
-    fprintf(stderr, "prompt: %zu tokens, %.2f s, %.1f tokens/s", t->prompt_n, t->prompt_seconds,
-            per_second(t->prompt_n, t->prompt_seconds));
+    fprintf(stderr, "%zu prompt tokens", t->prompt_n);
     if (t->cache_n > 0) {
-        fprintf(stderr, ", %zu kept", t->cache_n);
+        fprintf(stderr, " (%zu kept)", t->cache_n);
     }
-    fprintf(stderr, " | answer: %zu tokens, %.2f s, %.1f tokens/s", t->predicted_n,
-            t->predicted_seconds, per_second(t->predicted_n, t->predicted_seconds));
+    fprintf(stderr, ", %.1f/s; %zu new", per_second(t->prompt_n, t->prompt_seconds),
+            t->predicted_n);
     if (t->thinking_n > 0) {
-        fprintf(stderr, ", %zu thinking", t->thinking_n);
+        fprintf(stderr, " (%zu thinking)", t->thinking_n);
     }
-    fprintf(stderr, " | first after %.2f s | peak memory %s", t->prompt_seconds + t->first_seconds,
-            rss);
+    fprintf(stderr, ", %.1f/s; first after %.2f s",
+            per_second(t->predicted_n, t->predicted_seconds), t->prompt_seconds + t->first_seconds);
     if (seed != NULL) {
-        fprintf(stderr, " | seed %llu", (unsigned long long)*seed);
+        fprintf(stderr, "; seed %llu", (unsigned long long)*seed);
     }
     fputc('\n', stderr);
+}
+
+void cli_memory_show(void) {
+    struct rusage usage;
+    char peak[32];
+    if (getrusage(RUSAGE_SELF, &usage) == 0) {
+        fprintf(stderr, "peak memory %s\n",
+                cli_bytes((uint64_t)usage.ru_maxrss * 1024u, peak, sizeof peak));
+    }
 }

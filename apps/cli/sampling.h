@@ -26,7 +26,9 @@ typedef struct cli_timings {
     double prompt_seconds, first_seconds, predicted_seconds;
 } cli_timings;
 
-/* Two lines on standard error; seed is NULL where nothing was random. */
+/* One line on standard error; seed is NULL where nothing was random. */
 void cli_timings_show(const cli_timings *timings, const uint64_t *seed);
+/* The most memory this process has had, in a line of its own. */
+void cli_memory_show(void);
 
 #endif

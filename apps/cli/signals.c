@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "cli/report.h"
@@ -11,9 +12,28 @@
 static volatile sig_atomic_t n_interrupts;
 static volatile sig_atomic_t terminated;
 static char path_to_remove[4096];
+static struct termios typing_shown; /* the terminal as it was */
+static volatile sig_atomic_t typing_hidden;
+
+void cli_signals_show_typing(void) {
+    if (typing_hidden != 0) {
+        (void)tcsetattr(STDIN_FILENO, TCSANOW, &typing_shown);
+        typing_hidden = 0;
+    }
+}
+
+void cli_signals_hide_typing(void) {
+    if (typing_hidden == 0 && tcgetattr(STDIN_FILENO, &typing_shown) == 0) {
+        struct termios hidden = typing_shown;
+        hidden.c_lflag &= ~(tcflag_t)ECHO;
+        typing_hidden = 1;
+        (void)tcsetattr(STDIN_FILENO, TCSANOW, &hidden);
+    }
+}
 
 static void leave(int code) {
     static const char plain[] = "\033[0m\n";
+    cli_signals_show_typing();
     if (isatty(STDERR_FILENO)) {
         ssize_t ignored = write(STDERR_FILENO, plain, sizeof plain - 1);
         (void)ignored;

@@ -20,6 +20,10 @@ bool cli_terminated(void);
 bool cli_stop_asked(void); /* one of both */
 void cli_interrupt_clear(void);
 
+/* What is typed is not echoed until show; a signal that ends the program shows it again first. */
+void cli_signals_hide_typing(void);
+void cli_signals_show_typing(void);
+
 /* 143 after SIGTERM, else 130. */
 int cli_signal_exit_code(void);
 

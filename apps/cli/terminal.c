@@ -26,7 +26,8 @@ struct cli_terminal {
     char *history_path; /* or NULL */
     FILE *out;          /* where the line is edited: stdout, unless that is no terminal */
     bool colors;
-    bool more; /* the prompt is for a further line of one message */
+    bool more;     /* the prompt is for a further line of one message */
+    bool had_text; /* when a signal came, something was typed; the editor forgets it */
 };
 
 static volatile sig_atomic_t resized;
@@ -75,6 +76,12 @@ static wchar_t *prompt(EditLine *edit) {
     return terminal->more ? plain_more : plain;
 }
 
+/* Was anything typed on the line? */
+static bool line_has_text(EditLine *edit) {
+    const LineInfoW *line = el_wline(edit);
+    return line->lastchar > line->buffer;
+}
+
 /* Waits for a byte; signals get through only while waiting, so none is missed. -1: a signal came. */
 static int read_byte(EditLine *edit, char *out) {
     sigset_t blocked;
@@ -87,6 +94,7 @@ static int read_byte(EditLine *edit, char *out) {
     int got = 0;
     for (;;) {
         if (cli_stop_asked()) {
+            terminal_of(edit)->had_text = line_has_text(edit);
             errno = EINTR;
             got = -1;
             break;
@@ -249,19 +257,12 @@ static void remember(cli_terminal *terminal, const char *text) {
     free(wide);
 }
 
-/* Was anything typed on the line that a signal interrupted? */
-static bool line_has_text(EditLine *edit) {
-    const LineInfoW *line = el_wline(edit);
-    return line->lastchar > line->buffer;
-}
-
 /* One edited line, as UTF-8 without its newline. */
 static cli_line read_line(cli_terminal *terminal, cli_buffer *out) {
     int n = 0;
     fputs("\033[?2004h", terminal->out); /* pasted text shall be marked */
     (void)fflush(terminal->out);
     const wchar_t *wide = el_wgets(terminal->edit, &n);
-    bool had_text = wide == NULL && line_has_text(terminal->edit);
     fputs("\033[?2004l", terminal->out);
     if (wide == NULL || n <= 0) {
         fputc('\n', terminal->out);
@@ -273,7 +274,7 @@ static cli_line read_line(cli_terminal *terminal, cli_buffer *out) {
             return CLI_LINE_END;
         }
         cli_interrupt_clear();
-        return had_text || terminal->more ? CLI_LINE_DISCARDED : CLI_LINE_INTERRUPT;
+        return terminal->had_text || terminal->more ? CLI_LINE_DISCARDED : CLI_LINE_INTERRUPT;
     }
     (void)fflush(terminal->out);
     size_t bytes = wcstombs(NULL, wide, 0);

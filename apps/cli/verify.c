@@ -205,9 +205,10 @@ static fn_status compare_greedy(verify_job *job, cli_model *model, fn_error *err
     return status;
 }
 
-static int report(const verify_job *job, const char *model_dir) {
+static int report(verify_job *job, const char *model_dir) {
     cli_layers layers;
     cli_layers_read(model_dir, &layers);
+    cli_verify_sort(&job->verdict);
     cli_difference first = cli_verify_first(&job->verdict, &layers);
     if (cli_flag(job->options, CLI_OPT_JSON)) {
         cli_verify_print_json(&job->verdict, &first);

@@ -80,6 +80,8 @@ void cli_verdict_free(cli_verdict *verdict);
 
 void cli_layers_read(const char *model_dir, cli_layers *out);
 void cli_layers_free(cli_layers *layers);
+/* Puts the tensors in the order in which the model computes them. */
+void cli_verify_sort(cli_verdict *verdict);
 cli_difference cli_verify_first(const cli_verdict *verdict, const cli_layers *layers);
 
 void cli_verify_print(const cli_verdict *verdict, const cli_difference *first, bool colors);

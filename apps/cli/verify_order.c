@@ -21,6 +21,7 @@ static const struct {
 static const size_t n_layer_steps = sizeof layer_steps / sizeof layer_steps[0];
 /* And after the last layer. */
 static const char *const last_steps[] = {"hidden", "logits"};
+static const size_t n_last_steps = sizeof last_steps / sizeof last_steps[0];
 
 /* The config's text part; both forms exist. */
 static const json_t *text_config(const json_t *root) {
@@ -67,6 +68,34 @@ void cli_layers_free(cli_layers *layers) {
     free(layers->attention);
     free(layers->ngram);
     *layers = (cli_layers){0};
+}
+
+static size_t rank_of(const char *name) {
+    for (size_t i = 0; i < n_layer_steps; i++) {
+        if (strcmp(layer_steps[i].name, name) == 0) {
+            return i;
+        }
+    }
+    for (size_t i = 0; i < n_last_steps; i++) {
+        if (strcmp(last_steps[i], name) == 0) {
+            return n_layer_steps + i;
+        }
+    }
+    return n_layer_steps + n_last_steps;
+}
+
+static int compare_ranks(const void *a, const void *b) {
+    const char *name_a = ((const cli_compared *)a)->name;
+    const char *name_b = ((const cli_compared *)b)->name;
+    size_t rank_a = rank_of(name_a);
+    size_t rank_b = rank_of(name_b);
+    return rank_a != rank_b ? (rank_a < rank_b ? -1 : 1) : strcmp(name_a, name_b);
+}
+
+void cli_verify_sort(cli_verdict *verdict) {
+    if (verdict->n_compared > 1) {
+        qsort(verdict->compared, verdict->n_compared, sizeof *verdict->compared, compare_ranks);
+    }
 }
 
 static const cli_compared *find(const cli_verdict *verdict, const char *name) {
@@ -133,7 +162,7 @@ cli_difference cli_verify_first(const cli_verdict *verdict, const cli_layers *la
     for (size_t i = 0; first.tensor == NULL && i < n_layer_steps; i++) {
         first = any_slice(find(verdict, layer_steps[i].name));
     }
-    for (size_t i = 0; first.tensor == NULL && i < sizeof last_steps / sizeof last_steps[0]; i++) {
+    for (size_t i = 0; first.tensor == NULL && i < n_last_steps; i++) {
         first = any_slice(find(verdict, last_steps[i]));
     }
     for (size_t i = 0; first.tensor == NULL && i < verdict->n_compared; i++) {
