@@ -21,11 +21,12 @@ static bool is_mutator(fn_jval object, const fn_jstr *name) {
 /* Python's own attributes that every object has. */
 static bool is_internal(const fn_jstr *name) {
     static const char *const names[] = {
-        "__class__",   "__init__",         "__new__",          "__doc__",          "__repr__",
-        "__str__",     "__hash__",         "__eq__",           "__ne__",           "__lt__",
-        "__le__",      "__gt__",           "__ge__",           "__getattribute__", "__setattr__",
-        "__delattr__", "__dir__",          "__format__",       "__reduce__",       "__reduce_ex__",
-        "__sizeof__",  "__subclasshook__", "__init_subclass__"};
+        "__class__",   "__init__",   "__new__",          "__doc__",          "__repr__",
+        "__str__",     "__hash__",   "__eq__",           "__ne__",           "__lt__",
+        "__le__",      "__gt__",     "__ge__",           "__getattribute__", "__setattr__",
+        "__delattr__", "__dir__",    "__format__",       "__reduce__",       "__reduce_ex__",
+        "__len__",     "__iter__",   "__getitem__",      "__contains__",     "__add__",
+        "__mul__",     "__sizeof__", "__subclasshook__", "__init_subclass__"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (fn_j_is_text(fn_j_str(name), names[i])) {
             return true;

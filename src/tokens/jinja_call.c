@@ -291,5 +291,8 @@ fn_jval fn_jcall(fn_jrun *run, fn_jval callee, const fn_jargs *args) {
                       .n = args->n + 1,
                       .keywords = args->keywords,
                       .n_keywords = args->n_keywords};
-    return fn_jbuiltin_call(run, callee.as.method->builtin, &bound);
+    fn_jval result = fn_jbuiltin_call(run, callee.as.method->builtin, &bound);
+    bool markup = result.type == FN_J_STRING && positional[0].type == FN_J_STRING &&
+                  positional[0].as.s->markup && !result.as.s->markup;
+    return markup ? fn_jstr_markup(run, result.as.s, true) : result;
 }

@@ -197,8 +197,8 @@ bool fn_j_items(fn_jrun *run, fn_jval v, const fn_jval **items, size_t *n) {
     case FN_J_DICT:
         return dict_keys(run, v.as.dict, items, n);
     case FN_J_ITER:
-        *items = v.as.iter->items + v.as.iter->next;
         *n = v.as.iter->n - v.as.iter->next;
+        *items = *n > 0 ? v.as.iter->items + v.as.iter->next : NULL;
         v.as.iter->next = v.as.iter->n;
         return true;
     default:

@@ -30,7 +30,12 @@ FILTER(filter_trim) {
 
 static fn_jval mapped(fn_jrun *run, fn_jval v, fn_jval (*map)(fn_jrun *, const fn_jstr *)) {
     fn_jval text = fn_j_to_str(run, v);
-    return fn_j_failed(text) ? text : map(run, text.as.s);
+    if (fn_j_failed(text)) {
+        return text;
+    }
+    fn_jval result = map(run, text.as.s);
+    bool markup = text.as.s->markup && !fn_j_failed(result) && !result.as.s->markup;
+    return markup ? fn_jstr_markup(run, result.as.s, true) : result;
 }
 
 static fn_jval upper(fn_jrun *run, const fn_jstr *s) {
@@ -164,17 +169,17 @@ static void indent_lines(fn_jrun *run, fn_jbuf *buf, const fn_jlist *lines, cons
 FILTER(filter_indent) {
     (void)args;
     fn_jval by = in[1];
+    if (in[0].type == FN_J_UNDEFINED) {
+        return fn_j_undefined_error(run, in[0]);
+    }
     if (in[0].type != FN_J_STRING) {
-        return fn_j_binary(run, '+', in[0],
-                           fn_jstr_text(run, "\n")); /* the TypeError of s += "\n" */
+        return fn_jrun_error(run, "unsupported operand type(s) for +=: '%s' and 'str'",
+                             fn_j_type_name(in[0]));
     }
     if (by.type != FN_J_STRING) {
-        int64_t width = 4;
         fn_jval space = fn_jstr_text(run, " ");
-        if (fn_j_failed(space) || !fn_jarg_int(run, by, 4, &width)) {
-            return fn_j_fail();
-        }
-        by = fn_jstr_repeat(run, space.as.s, width);
+        fn_jval width = by.type == FN_J_MISSING ? fn_j_int(4) : by;
+        by = fn_j_failed(space) ? space : fn_j_binary(run, '*', space, width);
     }
     fn_jval newline = fn_jstr_text(run, "\n");
     fn_jlist lines = {0};
@@ -472,7 +477,8 @@ static const fn_jbuiltin filters[] = {
     {"round", "do_round", "value,precision=,method=", filter_round},
     {"int", "do_int", "value,default=,base=", filter_int},
     {"float", "do_float", "value,default=", filter_float},
-    {"tojson", "tojson", "x,ensure_ascii=,indent=,separators=,sort_keys=", filter_tojson},
+    {"tojson", "_cached_compile_jinja_template.<locals>.tojson",
+     "x,ensure_ascii=,indent=,separators=,sort_keys=", filter_tojson},
 };
 
 const fn_jbuiltin *fn_jfilter_find(const char *name, size_t n) {

@@ -190,20 +190,18 @@ static fn_jval sorted(fn_jrun *run, const fn_jval *items, const fn_jval *keys, s
     return out != NULL ? fn_j_seq(run, FN_JSEQ_LIST, out, n) : fn_j_fail();
 }
 
-/* "a,b.c": a list of those, so that the second decides where the first is equal. */
+/* "a,b.c": a list of those, so that the second decides where the first is equal. One attribute makes
+ * a list too, as in jinja2: lists ask for == first, so that equal items need no order. */
 static fn_jval multi_key(fn_jrun *run, fn_jval item, fn_jval attribute, bool case_sensitive) {
-    fn_jval missing = {.type = FN_J_MISSING};
-    if (attribute.type != FN_J_STRING ||
-        memchr(attribute.as.s->p, ',', attribute.as.s->n) == NULL) {
-        return fn_jfilter_ignore_case(run, fn_jfilter_attribute(run, item, attribute, missing),
-                                      case_sensitive);
-    }
     fn_jlist keys = {0};
     fn_jstr comma = {.p = ",", .n = 1, .n_chars = 1};
-    fn_jval parts = fn_jtext_split(run, attribute.as.s, &comma, -1);
+    fn_jval parts = attribute.type == FN_J_STRING ? fn_jtext_split(run, attribute.as.s, &comma, -1)
+                                                  : fn_j_seq(run, FN_JSEQ_LIST, &attribute, 1);
     for (size_t i = 0; !fn_j_failed(parts) && i < parts.as.seq->n; i++) {
-        fn_jval v = fn_jfilter_attribute(run, item, parts.as.seq->items[i], missing);
-        if (!fn_jlist_push(run, &keys, fn_jfilter_ignore_case(run, v, case_sensitive))) {
+        fn_jval v = fn_jfilter_attribute(run, item, parts.as.seq->items[i],
+                                         (fn_jval){.type = FN_J_MISSING});
+        if (fn_j_failed(v) ||
+            !fn_jlist_push(run, &keys, fn_jfilter_ignore_case(run, v, case_sensitive))) {
             return fn_j_fail();
         }
     }

@@ -200,10 +200,7 @@ static fn_jval brace_value(formatter *f, const char *name, size_t n) {
         f->manual = f->manual || number;
         size_t which = number ? (size_t)index : f->next_arg++;
         return which < f->n_args ? f->args[which]
-                                 : fn_jrun_error(f->run,
-                                                 "Replacement index %zu out of range for "
-                                                 "positional args tuple",
-                                                 which);
+                                 : fn_jrun_error(f->run, "tuple index out of range");
     }
     for (size_t i = 0; i < f->n_keywords; i++) {
         const fn_jstr *key = f->keywords[i].name.as.s;

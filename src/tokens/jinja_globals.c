@@ -189,8 +189,10 @@ static const fn_jfunction globals[] = {
     {{"range", NULL, "start,stop=,step=", global_range}},
     {{"dict", NULL, "*,**", global_dict}},
     {{"namespace", NULL, "*,**", global_namespace}},
-    {{"raise_exception", NULL, "message", global_raise_exception}},
-    {{"strftime_now", NULL, "format", global_strftime_now}},
+    {{"raise_exception", "_cached_compile_jinja_template.<locals>.raise_exception", "message",
+      global_raise_exception}},
+    {{"strftime_now", "_cached_compile_jinja_template.<locals>.strftime_now", "format",
+      global_strftime_now}},
     {{"cycler", NULL, "*", global_cycler}},
     {{"joiner", NULL, "sep=", global_joiner}},
 };

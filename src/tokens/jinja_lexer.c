@@ -489,5 +489,8 @@ bool fn_jlex(fn_jrun *run, const char *source, size_t n, fn_jtoks *out) {
     if (!x.failed) {
         add(&x, FN_JTOK_EOF, 0, x.n, NULL, 0);
     }
+    if (!x.failed && out->n > 1) { /* the end is where the last token was */
+        out->items[out->n - 1].line = out->items[out->n - 2].line;
+    }
     return run->status == FN_OK;
 }

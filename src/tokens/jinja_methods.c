@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "tokens/jinja_eval.h"
+#include "tokens/jinja_repr.h"
 
 #define METHOD(name) static fn_jval name(fn_jrun *run, const fn_jval *in, const fn_jargs *args)
 
@@ -76,7 +77,11 @@ METHOD(seq_index) {
     if (seq->kind != FN_JSEQ_LIST) {
         return fn_jrun_error(run, "tuple.index(x): x not in tuple");
     }
-    return fn_jrun_error(run, "list.index(x): x not in list");
+    fn_jval shown = fn_j_repr(run, in[1]);
+    if (fn_j_failed(shown)) {
+        return shown;
+    }
+    return fn_jrun_error(run, "%.*s is not in list", (int)shown.as.s->n, shown.as.s->p);
 }
 
 METHOD(cycler_next) {

@@ -410,12 +410,28 @@ fn_jval fn_jnum_binary(fn_jrun *run, char op, fn_jval a, fn_jval b) {
     return over ? too_large(run) : fn_j_int(result);
 }
 
+static fn_jval negate_digits(fn_jrun *run, const char *p, size_t n) {
+    if (p[0] == '-') {
+        return fn_jnum_parse_int(run, p + 1, n - 1);
+    }
+    char *text = fn_jrun_alloc(run, n + 1);
+    if (text == NULL) {
+        return fn_j_fail();
+    }
+    text[0] = '-';
+    memcpy(text + 1, p, n);
+    return fn_jnum_parse_int(run, text, n + 1);
+}
+
 fn_jval fn_jnum_negate(fn_jrun *run, fn_jval v) {
     if (v.type == FN_J_FLOAT) {
         return fn_j_float(-v.as.d);
     }
     if (v.type == FN_J_BIGINT) {
-        return too_large(run);
+        return negate_digits(run, v.as.s->p, v.as.s->n);
+    }
+    if (v.type == FN_J_INT && v.as.i == INT64_MIN) {
+        return fn_jnum_parse_int(run, "9223372036854775808", 19);
     }
     return fn_jnum_binary(run, '-', fn_j_int(0), v);
 }

@@ -40,18 +40,26 @@ typedef struct resolver {
     size_t loops;      /* around here, in this function */
     size_t loops_seen; /* around here, in any */
     bool as_parameter; /* names that are stored are given by who enters */
+    bool loop_target;  /* ... by a for loop */
     name_list stored;
     name_list tested;
     name_list called;
 } resolver;
 
-static bool fail(resolver *r, int line, const char *format, const char *name) {
+/* "name: line N: what 'which'"; `which` may be NULL. */
+static bool fail(resolver *r, int line, const char *what, const char *which) {
     if (r->run->status == FN_OK) {
-        r->run->status = fn_fail(r->run->err, FN_E_MODEL, "%s: line %d: %s'%s'", r->run->name, line,
-                                 format, name);
+        const char *quote = which != NULL ? "'" : "";
+        r->run->status =
+            fn_fail(r->run->err, FN_E_MODEL, "%s: line %d: %s%s%s%s%s", r->run->name, line, what,
+                    which != NULL ? " " : "", quote, which != NULL ? which : "", quote);
         r->run->error_line = line;
     }
     return false;
+}
+
+static bool loop_is_taken(resolver *r, int line) {
+    return fail(r, line, "Can't assign to special loop variable in for-loop target", NULL);
 }
 
 static bool remember(resolver *r, name_list *list, const char *name, int line) {
@@ -148,7 +156,7 @@ static bool declare(resolver *r, const char *name) {
 
 static bool store(resolver *r, const char *name, int line) {
     if (r->loops_seen > 0 && strcmp(name, "loop") == 0) {
-        return fail(r, line, "Can't assign to special loop variable in for-loop target ", name);
+        return loop_is_taken(r, line);
     }
     size_t i = entry_of(r->scope, name);
     bool known = i < r->scope->n && r->scope->symbols[i].load != FN_JLOAD_NONE;
@@ -182,6 +190,9 @@ static bool look_target(resolver *r, fn_jnode *target) {
         return load(r, target->name);
     }
     if (target->kind == FN_JN_NAME) {
+        if (r->loop_target && strcmp(target->name, "loop") == 0) {
+            return loop_is_taken(r, target->line);
+        }
         return r->as_parameter ? declare(r, target->name) : store(r, target->name, target->line);
     }
     for (size_t i = 0; i < target->items.n; i++) {
@@ -327,9 +338,11 @@ static bool settle_for_body(resolver *r, fn_jnode *node) {
     r->scope = &body;
     r->loops++;
     r->loops_seen++;
-    bool ok = declare(r, "loop") && look_parameter(r, node->a) &&
-              fn_jwalk_list(&node->body, look, r) && settle(r, node->a) &&
-              fn_jwalk_list(&node->body, settle, r) && write_frame(r, &node->frame);
+    r->loop_target = true;
+    bool ok = declare(r, "loop") && look_parameter(r, node->a);
+    r->loop_target = false;
+    ok = ok && fn_jwalk_list(&node->body, look, r) && settle(r, node->a) &&
+         fn_jwalk_list(&node->body, settle, r) && write_frame(r, &node->frame);
     node->loop_slot = body.n > 0 ? body.slots[0] : 0;
     r->loops--;
     r->loops_seen--;
@@ -396,7 +409,7 @@ static bool explicit_caller(resolver *r, fn_jmacro_def *macro, int line) {
         if (i + macro->defaults.n < macro->params.n) {
             return fail(r, line,
                         "When defining macros or call blocks the special argument must be omitted "
-                        "or be given a default: ",
+                        "or be given a default:",
                         "caller");
         }
     }
@@ -461,7 +474,7 @@ static bool settle_with(resolver *r, fn_jnode *node) {
 
 static bool settle_name(resolver *r, fn_jnode *node) {
     if (!find_place(r->scope, node->name, &node->place)) {
-        return fail(r, node->line, "cannot tell what this name means: ", node->name);
+        return fail(r, node->line, "cannot tell what this name means:", node->name);
     }
     return true;
 }
@@ -489,7 +502,7 @@ static bool settle(void *context, fn_jnode *node) {
     case FN_JN_CONTINUE:
         return r->loops > 0 ||
                fail(r, node->line,
-                    "outside a loop: ", node->kind == FN_JN_BREAK ? "break" : "continue");
+                    "outside a loop:", node->kind == FN_JN_BREAK ? "break" : "continue");
     case FN_JN_CALL:
         if (node->a->kind == FN_JN_NAME && !remember(r, &r->called, node->a->name, node->line)) {
             return false;
@@ -515,7 +528,7 @@ static bool check_calls(resolver *r) {
         }
         if (fn_jglobal_find(name, strlen(name)) == NULL && !remembered(&r->stored, name) &&
             !remembered(&r->tested, name)) {
-            return fail(r, r->called.lines[i], "no function named ", name);
+            return fail(r, r->called.lines[i], "no function named", name);
         }
     }
     return true;

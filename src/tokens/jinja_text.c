@@ -22,10 +22,10 @@ static size_t before(const fn_jstr *s, size_t at) {
 }
 
 /* A capital sigma at the end of a word becomes the final form. */
-static bool is_final_sigma(const fn_jstr *s, size_t at) {
+static bool is_final_sigma(const fn_jstr *s, size_t begin, size_t at) {
     size_t left = at;
     bool cased_before = false;
-    while (left > 0) {
+    while (left > begin) {
         left = before(s, left);
         uint32_t c = fn_jstr_char(s, left);
         if (!fn_junicode_is_case_ignorable(c)) {
@@ -43,9 +43,11 @@ static bool is_final_sigma(const fn_jstr *s, size_t at) {
     return cased_before;
 }
 
-static void add_lower(fn_jrun *run, fn_jbuf *buf, const fn_jstr *s, size_t at) {
+/* The word that decides on a sigma begins at `begin`. */
+static void add_lower(fn_jrun *run, fn_jbuf *buf, const fn_jstr *s, size_t begin, size_t at) {
     if (fn_jstr_char(s, at) == 0x3A3 && fn_jrun_step(run, s->n / 256)) {
-        fn_jbuf_add_char(run, buf, is_final_sigma(s, at) ? 0x3C2 : 0x3C3, fn_jstr_taint_at(s, at));
+        uint32_t sigma = is_final_sigma(s, begin, at) ? 0x3C2 : 0x3C3;
+        fn_jbuf_add_char(run, buf, sigma, fn_jstr_taint_at(s, at));
     } else {
         add_mapped(run, buf, s, at, FN_JCASE_LOWER);
     }
@@ -55,7 +57,7 @@ fn_jval fn_jtext_case(fn_jrun *run, const fn_jstr *s, fn_jcase to) {
     fn_jbuf buf = {0};
     for (size_t at = 0; at < s->n && run->status == FN_OK; at = fn_jstr_next(s, at)) {
         if (to == FN_JCASE_LOWER) {
-            add_lower(run, &buf, s, at);
+            add_lower(run, &buf, s, 0, at);
         } else {
             add_mapped(run, &buf, s, at, to);
         }
@@ -69,7 +71,7 @@ fn_jval fn_jtext_capitalize(fn_jrun *run, const fn_jstr *s) {
         if (at == 0) {
             add_mapped(run, &buf, s, at, FN_JCASE_TITLE);
         } else {
-            add_lower(run, &buf, s, at);
+            add_lower(run, &buf, s, 0, at);
         }
     }
     return fn_jbuf_take(run, &buf);
@@ -80,7 +82,7 @@ fn_jval fn_jtext_title(fn_jrun *run, const fn_jstr *s) {
     bool cased_before = false;
     for (size_t at = 0; at < s->n && run->status == FN_OK; at = fn_jstr_next(s, at)) {
         if (cased_before) {
-            add_lower(run, &buf, s, at);
+            add_lower(run, &buf, s, 0, at);
         } else {
             add_mapped(run, &buf, s, at, FN_JCASE_TITLE);
         }
@@ -94,7 +96,7 @@ fn_jval fn_jtext_swapcase(fn_jrun *run, const fn_jstr *s) {
     for (size_t at = 0; at < s->n && run->status == FN_OK; at = fn_jstr_next(s, at)) {
         uint32_t c = fn_jstr_char(s, at);
         if (fn_junicode_is_upper(c)) {
-            add_lower(run, &buf, s, at);
+            add_lower(run, &buf, s, 0, at);
         } else {
             add_mapped(run, &buf, s, at, fn_junicode_is_lower(c) ? FN_JCASE_UPPER : FN_JCASE_LOWER);
         }
@@ -110,14 +112,16 @@ static bool splits_words(uint32_t c) {
 fn_jval fn_jtext_filter_title(fn_jrun *run, const fn_jstr *s) {
     fn_jbuf buf = {0};
     bool in_split = false;
+    size_t rest = 0; /* lower() sees a word without its first character */
     for (size_t at = 0; at < s->n && run->status == FN_OK; at = fn_jstr_next(s, at)) {
         bool split = splits_words(fn_jstr_char(s, at));
         bool first = at == 0 || split != in_split;
         in_split = split;
         if (first) {
+            rest = fn_jstr_next(s, at);
             add_mapped(run, &buf, s, at, FN_JCASE_UPPER);
         } else {
-            add_lower(run, &buf, s, at);
+            add_lower(run, &buf, s, rest, at);
         }
     }
     return fn_jbuf_take(run, &buf);

@@ -209,8 +209,8 @@ size_t fn_junicode_case(uint32_t c, fn_jcase to, uint32_t out[3]) {
             return 1;
         }
         n = capital(c, out);
-        for (size_t i = 1; i < n; i++) {
-            out[i] = small(out[i]);
+        for (size_t i = 1; i < n && c != 0x149; i++) {
+            out[i] = out[i] == 0x399 ? 0x345 : small(out[i]); /* iota goes below its vowel */
         }
         if (n == 1) {
             out[0] = c;
