@@ -23,9 +23,9 @@ static void print_textbook(const json_t *root) {
     printf("  %-22s %10.2f GiB at 16 bits, %.2f at 8, %.2f at 4\n", "routed experts",
            gib(book, "bytes.experts_16bit"), gib(book, "bytes.experts_8bit"),
            gib(book, "bytes.experts_4bit"));
-    printf("  %-22s %10.2f GiB\n", "dense weights", gib(book, "bytes.dense"));
-    printf("  %-22s %10.2f GiB\n", "n-gram tables", gib(book, "bytes.ngram"));
-    const json_t *kv = cli_json_at(book, "kv");
+    printf("  %-22s %10.2f GiB\n", "dense weights", gib(book, "bytes.dense_16bit"));
+    printf("  %-22s %10.2f GiB\n", "n-gram tables", gib(book, "bytes.ngram_16bit"));
+    const json_t *kv = cli_json_at(book, "kv_16bit");
     for (size_t i = 0; i < json_array_size(kv); i++) {
         const json_t *row = json_array_get(kv, i);
         printf("  KV, %7llu tokens %13.2f GiB\n", (unsigned long long)cli_json_whole(row, "tokens"),
@@ -62,7 +62,7 @@ static void print_class(const char *name, const json_t *line) {
 }
 
 static void print_named(const char *name, uint64_t bytes) {
-    printf("  %-58s", name);
+    printf("  %-67s", name);
     print_cell(bytes);
     putchar('\n');
 }
@@ -89,13 +89,14 @@ static void print_memory(const json_t *root) {
     printf("\nMemory\n");
     print_named("weights", cli_json_whole(exact, "total.weights"));
     print_named("scales", cli_json_whole(exact, "total.scales"));
+    print_named("state of one sequence", cli_json_whole(exact, "state_per_sequence"));
     const json_t *state = cli_json_at(exact, "state");
     for (size_t i = 0; i < json_array_size(state); i++) {
         const json_t *part = json_array_get(state, i);
-        (void)snprintf(name, sizeof name, "  one sequence: %s", cli_json_text(part, "name"));
+        (void)snprintf(name, sizeof name, "  %s", cli_json_text(part, "name"));
         print_named(name, cli_json_whole(part, "bytes"));
     }
-    uint64_t sequences = cli_json_whole(exact, "sequences");
+    uint64_t sequences = cli_json_whole(root, "settings.sequences");
     (void)snprintf(name, sizeof name, "states: %llu sequence%s of %llu tokens",
                    (unsigned long long)sequences, sequences == 1 ? "" : "s",
                    (unsigned long long)cli_json_whole(root, "settings.context"));
@@ -104,10 +105,22 @@ static void print_memory(const json_t *root) {
                    (unsigned long long)cli_json_whole(root, "settings.chunk"));
     print_named(name, cli_json_whole(exact, "scratch"));
     print_named("needed in memory", cli_json_whole(exact, "resident"));
-    print_named("needed on disk", cli_json_whole(exact, "disk"));
-    print_named("this machine has", cli_json_whole(root, "machine.ram"));
+    print_named("needed on disk", cli_json_whole(exact, "total.stored"));
+    print_named("this machine has", cli_json_whole(root, "machine.total"));
     print_named("of it available", cli_json_whole(root, "machine.available"));
-    print_named("limit", cli_json_whole(root, "machine.limit"));
+    print_named("limit", cli_json_whole(root, "limit"));
+}
+
+static void print_speed(const json_t *root) {
+    const json_t *exact = cli_json_at(root, "exact");
+    puts("\nA decode step at full context");
+    print_named("reads of weights", cli_json_whole(exact, "read_per_token.weights"));
+    print_named("reads of scales", cli_json_whole(exact, "read_per_token.scales"));
+    print_named("reads of state", cli_json_whole(exact, "read_per_token.state"));
+    printf("  multiplies by %.2f B numbers (%.2f B in experts); %.2f B dense with the head\n",
+           cli_json_number(exact, "active.params") * 1e-9,
+           cli_json_number(exact, "active.experts") * 1e-9,
+           cli_json_number(exact, "active.dense_with_head") * 1e-9);
 }
 
 static void print_verdict(const json_t *root) {
@@ -118,17 +131,18 @@ static void print_verdict(const json_t *root) {
         printf("; the largest context that fits with these settings is %llu tokens.\n",
                (unsigned long long)largest);
     } else {
-        puts(fits ? "." : ", with any context.");
+        puts(", whatever the context.");
     }
 }
 
 static void print_plan(const json_t *root) {
     print_textbook(root);
-    const char *source = cli_json_text(root, "source");
+    const char *source = cli_json_text(root, "source.kind");
     printf("\nExact, from %s\n",
            strcmp(source, "config") == 0 ? "the config's shapes" : "the headers of the files");
     print_classes(cli_json_at(root, "exact"));
     print_memory(root);
+    print_speed(root);
     print_verdict(root);
 }
 
