@@ -79,30 +79,38 @@ def test_one_seed_one_text(flashnext):
     assert len(set(texts)) > 1
 
 
-def official_cases():
-    return sorted(GOLDENS.glob("*.safetensors"))
+def goldens(name):
+    path = GOLDENS / name
+    if not path.exists():
+        pytest.skip("no official values of this model")
+    return path
 
 
-@pytest.mark.parametrize("golden", official_cases(), ids=lambda path: path.stem)
-def test_logits_are_the_official_ones(golden, flashnext, tmp_path):
-    want = tensor_files.read(golden)
-    limits = json.loads((GOLDENS / "case.json").read_text())["tolerances"]
-    (tmp_path / "ids.json").write_text(json.dumps(want["ids"].tolist()))
-    flashnext.ok("logits", "--model-dir", DEMO, "--ids-file", tmp_path / "ids.json", "--out", tmp_path / "got.safetensors")
-    got = tensor_files.read(tmp_path / "got.safetensors")["logits"]
-    got = got[:, want["positions"]] if "positions" in want else got
-    allowed = 0.3 * (limits["float_absolute"] + limits["float_relative"] * np.abs(want["logits"]))
-    worst = np.max(np.abs(got - want["logits"]) / allowed)
-    assert worst <= 1, f"{worst:.2f} times what is allowed"
+def test_logits_are_the_official_ones(flashnext, tmp_path):
+    want = tensor_files.read(goldens("golden.safetensors"))
+    limits = json.loads(goldens("case.json").read_text())["tolerances"]
+    for name in sorted({key.partition(".")[0] for key in want}):
+        ids, at, logits = (want[f"{name}.{part}"] for part in ("ids", "positions", "logits"))
+        (tmp_path / "ids.json").write_text(json.dumps([ids.tolist()]))
+        flashnext.ok("logits", "--model-dir", DEMO, "--ids-file", tmp_path / "ids.json", "--out", tmp_path / "got.safetensors")
+        got = tensor_files.read(tmp_path / "got.safetensors")["logits"][0]
+        allowed = 0.3 * (limits["float_absolute"] + limits["float_relative"] * np.abs(logits))
+        worst = np.max(np.abs(got[at] - logits) / allowed)
+        assert worst <= 1, f"{name}: {worst:.2f} times what is allowed"
+        assert np.array_equal(got.argmax(-1), want[f"{name}.top"]), name
+        shifted = got[:-1].astype(np.float64) - got[:-1].max(-1, keepdims=True)
+        nll = np.log(np.exp(shifted).sum(-1)) - shifted[np.arange(len(ids) - 1), ids[1:]]
+        np.testing.assert_allclose(nll, want[f"{name}.nll"], atol=1e-3, err_msg=name)
 
 
 def test_greedy_texts_are_the_official_ones(flashnext, tmp_path):
-    path = GOLDENS / "greedy.json"
-    if not path.exists():
-        pytest.skip("no official texts of this model")
-    for case in json.loads(path.read_text()):
-        (tmp_path / "ids.json").write_text(json.dumps(case["prompt"]))
-        got = flashnext.json("run", "--model-dir", DEMO, "--ids-file", tmp_path / "ids.json", "--new-tokens", len(case["ids"]),
+    cases = json.loads(goldens("greedy.json").read_text())
+    asked = [dict(messages=c["messages"], kwargs=dict(enable_thinking=c["thinking"]), **(dict(tools=c["tools"]) if c["tools"] else {}))
+             for c in cases]
+    rendered = flashnext.json("tokenize", "--chat", "--json", "--model-dir", DEMO, stdin=json.dumps(asked))
+    for case, prompt in zip(cases, rendered, strict=True):
+        assert prompt["ids"] == case["ids"]
+        (tmp_path / "ids.json").write_text(json.dumps(case["ids"]))
+        got = flashnext.json("run", "--model-dir", DEMO, "--ids-file", tmp_path / "ids.json", "--new-tokens", len(case["new_ids"]),
                              "--temp", 0, "--precision", "exact", "--ignore-eos", "--json")
-        assert got["ids"] == case["ids"]
-        assert got["text"] == case["text"]
+        assert got["ids"] == case["new_ids"], case["answer"]
