@@ -60,7 +60,7 @@ typedef struct fn_delta_args {
 typedef struct fn_kernels {
     const char *name; /* "ref", "avx2", "avx512" */
 
-    /* y = x W^T, by kind; order in kernels/matrix.h. NULL for kinds a table has no kernel for. */
+    /* y = x W^T, by kind; order in kernels/matrix.h. */
     void (*matmul[FN_MATRIX_KINDS])(const fn_matmul_args *a);
 
     float (*dot)(const float *a, const float *b, size_t n);

@@ -18,10 +18,17 @@
  *                 high nibble = second, unsigned (code + 8); then the group's 32 FP16 scales; the
  *                 last group is padded to two whole quads
  *
- *          Tiles start at multiples of 64 bytes.
+ *          FP8    group 128; per k: 32 E4M3 codes; then the group's 32 float32 scales
+ *
+ *          NVFP4  group 16; per pair of k: 32 bytes of E2M1 codes, low nibble = first; then the
+ *                 group's 32 E4M3 scales; behind the last group 32 float32 global scales; an odd K
+ *                 is padded by a zero k
+ *
+ *          Padding inside a group holds the code of 0. Tiles start at multiples of 64 bytes.
  * Order:   every kernel sums a group's products in ascending k with fused multiply-adds from zero,
  *          and adds the group sums in ascending order: y = ((g0) + g1) + ...; with scales y =
- *          fma(scale_g, g, y). The number of rows never changes that order.
+ *          fma(scale_g, g, y) from zero. NVFP4 multiplies the finished y by the output's global
+ *          scale. The number of rows never changes that order.
  * Memory:  the struct owns nothing. */
 #ifndef FN_KERNELS_MATRIX_H
 #define FN_KERNELS_MATRIX_H
@@ -31,12 +38,15 @@
 
 #define FN_TILE 32           /* outputs in a tile */
 #define FN_GROUP_DEFAULT 128 /* inputs in a group: the unit of partial sums and of scales */
+#define FN_GROUP_NVFP4 16
 
 typedef enum fn_matrix_kind {
     FN_MATRIX_F32,
     FN_MATRIX_BF16,
     FN_MATRIX_INT8,
     FN_MATRIX_INT4,
+    FN_MATRIX_FP8,
+    FN_MATRIX_NVFP4,
     FN_MATRIX_KINDS
 } fn_matrix_kind;
 
@@ -49,6 +59,9 @@ typedef struct fn_matrix {
     const uint8_t *tiles;
 } fn_matrix;
 
+/* Bytes of the codes and scales of one group of n inputs in a tile; F32 and BF16: of the weights. */
+size_t fn_matrix_group_bytes(fn_matrix_kind kind, size_t n);
+
 /* Bytes of one tile of the layout above, rounded up to 64. */
 size_t fn_matrix_tile_bytes(fn_matrix_kind kind, size_t cols, size_t group);
 
@@ -60,9 +73,23 @@ static inline size_t fn_matrix_tiles(size_t rows) {
 /* All bytes of a packed matrix. */
 size_t fn_matrix_bytes(fn_matrix_kind kind, size_t rows, size_t cols, size_t group);
 
-/* Writes row n of src [K] into a packed F32 or BF16 matrix (tiles must be writable and zeroed
- * first). src is float32 for F32 and bfloat16 bits for BF16. */
+/* How many of these bytes are scales. */
+size_t fn_matrix_scale_bytes(fn_matrix_kind kind, size_t rows, size_t cols, size_t group);
+
+/* Writing row n (of N) into a packed matrix whose tiles are writable and were zeroed before. Rows
+ * share no byte, so that threads may write those of one tile at once. G groups = ceil(K / group).
+ *
+ * F32, BF16: src [K] float32, or bfloat16 bits. */
 void fn_matrix_pack_row(const fn_matrix *m, uint8_t *tiles, size_t n, const void *src);
+/* INT8, INT4: codes [K] (-127 .. 127, -8 .. 7), scales [G] FP16 bits. */
+void fn_matrix_pack_codes(const fn_matrix *m, uint8_t *tiles, size_t n, const int8_t *codes,
+                          const uint16_t *scales);
+/* FP8: codes [K] E4M3 bits, scales [G]. */
+void fn_matrix_pack_fp8(const fn_matrix *m, uint8_t *tiles, size_t n, const uint8_t *codes,
+                        const float *scales);
+/* NVFP4: codes [ceil(K / 2)], low nibble = even input; scales [G] E4M3 bits. */
+void fn_matrix_pack_nvfp4(const fn_matrix *m, uint8_t *tiles, size_t n, const uint8_t *codes,
+                          const uint8_t *scales, float global);
 
 /* Widens row n into dst [K]: the weight values that the kernels multiply by. */
 void fn_matrix_row(const fn_matrix *m, size_t n, float *dst);

@@ -13,11 +13,11 @@
 #define FN_SIMD(name) fn_avx2_##name
 
 /* Blocks that fill 16 registers. */
-#define FN_DOT_HEADS 2   /* dots: heads x keys sums at once */
-#define FN_DOT_KEYS 2    /* */
-#define FN_VALUE_HEADS 6 /* attention values: heads x vectors of columns */
-#define FN_VALUE_VECS 1
-#define FN_DELTA_VECS 2 /* delta rule: vectors of value columns */
+#define FN_DOT_HEADS ((size_t)2) /* dots: heads x keys sums at once */
+#define FN_DOT_KEYS ((size_t)2)
+#define FN_VALUE_HEADS ((size_t)6) /* attention values: heads x vectors of columns */
+#define FN_VALUE_VECS ((size_t)1)
+#define FN_DELTA_VECS ((size_t)2) /* delta rule: vectors of value columns */
 
 typedef struct v16 {
     __m256 lo, hi; /* lanes 0-7, 8-15 */

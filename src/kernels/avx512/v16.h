@@ -13,11 +13,11 @@
 #define FN_SIMD(name) fn_avx512_##name
 
 /* Blocks that fill 32 registers. */
-#define FN_DOT_HEADS 4    /* dots: heads x keys sums at once */
-#define FN_DOT_KEYS 4     /* */
-#define FN_VALUE_HEADS 12 /* attention values: heads x vectors of columns */
-#define FN_VALUE_VECS 2
-#define FN_DELTA_VECS 8 /* delta rule: vectors of value columns */
+#define FN_DOT_HEADS ((size_t)4) /* dots: heads x keys sums at once */
+#define FN_DOT_KEYS ((size_t)4)
+#define FN_VALUE_HEADS ((size_t)12) /* attention values: heads x vectors of columns */
+#define FN_VALUE_VECS ((size_t)2)
+#define FN_DELTA_VECS ((size_t)8) /* delta rule: vectors of value columns */
 
 typedef __m512 v16;
 

@@ -47,6 +47,10 @@ float fn_ref_exp_sum(float *y, const float *x, size_t n, float max);
 
 void fn_ref_matmul_f32(const fn_matmul_args *a);
 void fn_ref_matmul_bf16(const fn_matmul_args *a);
+void fn_ref_matmul_int8(const fn_matmul_args *a);
+void fn_ref_matmul_int4(const fn_matmul_args *a);
+void fn_ref_matmul_fp8(const fn_matmul_args *a);
+void fn_ref_matmul_nvfp4(const fn_matmul_args *a);
 void fn_ref_rms_norm(float *y, const float *x, const float *w, size_t n, float eps);
 void fn_ref_rms_norm_gated(float *y, const float *x, const float *w, const float *gate, size_t n,
                            float eps);

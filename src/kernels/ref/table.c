@@ -4,7 +4,12 @@
 
 const fn_kernels fn_kernels_ref = {
     .name = "ref",
-    .matmul = {[FN_MATRIX_F32] = fn_ref_matmul_f32, [FN_MATRIX_BF16] = fn_ref_matmul_bf16},
+    .matmul = {[FN_MATRIX_F32] = fn_ref_matmul_f32,
+               [FN_MATRIX_BF16] = fn_ref_matmul_bf16,
+               [FN_MATRIX_INT8] = fn_ref_matmul_int8,
+               [FN_MATRIX_INT4] = fn_ref_matmul_int4,
+               [FN_MATRIX_FP8] = fn_ref_matmul_fp8,
+               [FN_MATRIX_NVFP4] = fn_ref_matmul_nvfp4},
     .dot = fn_ref_dot,
     .rms_norm = fn_ref_rms_norm,
     .rms_norm_gated = fn_ref_rms_norm_gated,
