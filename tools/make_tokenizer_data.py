@@ -66,7 +66,9 @@ def training_text():
         words = phrase.split(" ") if " " in phrase else [phrase[i:i + 4] for i in range(0, len(phrase), 4)]
         rng.shuffle(words)
         lines.append((" " if " " in phrase else "").join(words) + rng.choice([". ", ",\n", "!\n\n"]))
-    return lines + ANSWERS.split("\n") * 40 + PHRASES * 30
+    # Long runs become tokens, as in published vocabularies: the worst case of merging.
+    runs = ["a" * 64, "x" + " " * 65 + "x", "\n" * 64, "你" * 32, "-" * 64]
+    return lines + ANSWERS.split("\n") * 40 + PHRASES * 30 + runs * 30
 
 
 def train(rule, normalizer, size):

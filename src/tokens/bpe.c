@@ -5,7 +5,10 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
-enum { SHORT_PIECE = 48 }; /* up to here a scan for the lowest rank beats a heap */
+enum {
+    SHORT_PIECE = 48,  /* up to here a scan for the lowest rank beats a heap */
+    LONG_PIECE = 1024, /* from here sweeps come before the heap */
+};
 
 #define NO_RANK UINT32_MAX
 #define NOWHERE UINT32_MAX
@@ -161,6 +164,51 @@ static void push_pair(const fn_bpe *bpe, const int32_t *ids, heap *h, uint32_t a
     }
 }
 
+/* One sweep merges the pairs of lowest rank from left to right, ids [n] and the ranks of their pairs
+ * in place; returns how many ids are left. It ends early when a merge makes a pair of lower rank,
+ * whose turn it is then. */
+static size_t sweep(const fn_bpe *bpe, int32_t *ids, uint32_t *ranks, size_t n) {
+    uint32_t lowest = NO_RANK;
+    for (size_t i = 0; i + 1 < n; i++) {
+        lowest = ranks[i] < lowest ? ranks[i] : lowest;
+    }
+    bool open = lowest != NO_RANK;
+    size_t kept = 0;
+    for (size_t i = 0; i < n; kept++) {
+        if (!open || i + 1 >= n || ranks[i] != lowest) {
+            ids[kept] = ids[i];
+            ranks[kept] = ranks[i];
+            i++;
+            continue;
+        }
+        ids[kept] = find(bpe, ids[i], ids[i + 1])->result;
+        ranks[kept] = i + 2 < n ? find(bpe, ids[kept], ids[i + 2])->rank : NO_RANK;
+        open = ranks[kept] > lowest;
+        if (kept > 0) {
+            ranks[kept - 1] = find(bpe, ids[kept - 1], ids[kept])->rank;
+            open = open && ranks[kept - 1] > lowest;
+        }
+        i += 2;
+    }
+    return kept;
+}
+
+/* Long runs of the same few characters shrink by sweeps at once; other texts hardly, and are left
+ * to the heap. */
+static size_t merge_runs(const fn_bpe *bpe, int32_t *ids, uint32_t *ranks, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        ranks[i] = i + 1 < n ? find(bpe, ids[i], ids[i + 1])->rank : NO_RANK;
+    }
+    for (;;) {
+        size_t kept = sweep(bpe, ids, ranks, n);
+        bool worth_it = n - kept > n / 16;
+        n = kept;
+        if (!worth_it) {
+            return n;
+        }
+    }
+}
+
 /* The same for long pieces: symbols in a linked list, pairs in a heap. A merged symbol's id is -1;
  * pairs that a merge has changed stay in the heap and are recognised by their rank. */
 static void merge_long(const fn_bpe *bpe, int32_t *ids, size_t n, fn_bpe_scratch *scratch) {
@@ -203,18 +251,32 @@ static void merge_long(const fn_bpe *bpe, int32_t *ids, size_t n, fn_bpe_scratch
     }
 }
 
-static fn_status reserve(fn_bpe_scratch *s, size_t n, fn_error *err) {
-    void *before = s->before;
-    void *behind = s->behind;
+static bool grow_u32(uint32_t **items, size_t *capacity, size_t n) {
+    void *grown = *items;
+    bool ok = fn_grow(&grown, capacity, n, sizeof **items);
+    *items = grown;
+    return ok;
+}
+
+/* merge_long with room for it; ids that were merged away are taken out. */
+static fn_status merge_rest(const fn_bpe *bpe, int32_t *ids, size_t n, fn_bpe_scratch *s,
+                            size_t *n_out, fn_error *err) {
     void *heap_items = s->heap;
-    bool ok = fn_grow(&before, &s->before_capacity, n, sizeof *s->before);
-    s->before = before;
-    ok = ok && fn_grow(&behind, &s->behind_capacity, n, sizeof *s->behind);
-    s->behind = behind;
+    bool ok = grow_u32(&s->before, &s->before_capacity, n) &&
+              grow_u32(&s->behind, &s->behind_capacity, n);
     /* A merge takes one pair out and puts at most two in, and there are fewer than n merges. */
     ok = ok && fn_grow(&heap_items, &s->heap_capacity, 2 * n, sizeof *s->heap);
     s->heap = heap_items;
-    return ok ? FN_OK : fn_fail_nomem(err, "a long piece of text", n * 24);
+    if (!ok) {
+        return fn_fail_nomem(err, "a long piece of text", n * 24);
+    }
+    merge_long(bpe, ids, n, s);
+    for (size_t i = 0; i < n; i++) {
+        if (ids[i] >= 0) {
+            ids[(*n_out)++] = ids[i];
+        }
+    }
+    return FN_OK;
 }
 
 fn_status fn_bpe_encode(const fn_bpe *bpe, const unsigned char *piece, size_t n,
@@ -231,15 +293,11 @@ fn_status fn_bpe_encode(const fn_bpe *bpe, const unsigned char *piece, size_t n,
         return fn_fail(err, FN_E_RANGE,
                        "a piece of text of %zu bytes without a break, at most 2^31", n);
     }
-    fn_status status = reserve(scratch, n, err);
-    if (status != FN_OK) {
-        return status;
-    }
-    merge_long(bpe, out, n, scratch);
-    for (size_t i = 0; i < n; i++) {
-        if (out[i] >= 0) {
-            out[(*n_out)++] = out[i];
+    if (n >= LONG_PIECE) {
+        if (!grow_u32(&scratch->before, &scratch->before_capacity, n)) {
+            return fn_fail_nomem(err, "a long piece of text", n * sizeof *scratch->before);
         }
+        n = merge_runs(bpe, out, scratch->before, n);
     }
-    return FN_OK;
+    return merge_rest(bpe, out, n, scratch, n_out, err);
 }
