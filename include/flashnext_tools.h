@@ -79,6 +79,31 @@ typedef struct fn_trace_options {
 FN_API fn_status fn_trace_run(fn_engine *engine, const fn_trace_options *options, const char *path,
                               fn_error *err);
 
+/* ---- perplexity ----------------------------------------------------------------------------- */
+
+typedef struct fn_perplexity_options {
+    const int32_t *ids; /* [n]: read in windows, each from an empty state */
+    size_t n;
+    size_t window;              /* ids in a window, at least 2; 0: 512, or the context if smaller */
+    const char *save_path;      /* keep this run's logits there as a reference; or NULL */
+    const char *reference_path; /* compare with such a run of the same ids and windows; or NULL */
+} fn_perplexity_options;
+
+typedef struct fn_perplexity {
+    size_t positions;      /* predictions scored: every id of a window but its first */
+    double nll, nll_error; /* mean of -ln p(next id) and its standard error; perplexity = exp(nll) */
+    /* with a reference, P the reference's distribution and Q this run's: */
+    double kl, kl_max;     /* mean and largest sum of P ln(P / Q), in nats */
+    double same_top;       /* share of positions with the same best id */
+    double reference_nll;
+    double logit_error, logit_error_max; /* mean and largest |difference| of a logit */
+} fn_perplexity;
+
+/* Fails with FN_E_USAGE (too few ids), FN_E_IO, FN_E_MODEL (a reference of other ids, windows or
+ * vocabulary, or a damaged one), FN_E_NUMERIC. */
+FN_API fn_status fn_perplexity_run(fn_engine *engine, const fn_perplexity_options *options,
+                                   fn_perplexity *out, fn_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,104 +1,127 @@
-/* Scales by search: from the scale that maps the largest value to the largest code, a ladder of smaller ones is
- * tried; each is refined once to the least-squares scale of its codes, sum(x q) / sum(q q), rounded to FP16, and
- * the codes are rounded anew. The one with the least squared error stays; the first rung is plain absmax
- * rounding, so the result is never worse than that. */
+/* Scales by search: the scale that maps the largest value to the largest code (plain absmax rounding), then a short
+ * ladder of smaller ones; the best is refined twice to the least-squares scale of its codes, sum(x q) / sum(q q).
+ * Every scale is rounded to FP16 before it is judged, so what is judged is what is stored. The absmax scale takes
+ * part, so the result is never worse than absmax rounding.
+ * Sums run in 16 lanes (element i in lane i % 16), added as a tree: fast without special instructions, and the
+ * same bits everywhere. */
 #include "weights/quantize_row.h"
 
 #include <math.h>
 
 #include "base/half.h"
+#include "base/status.h"
 
+#define LANES 16
 #define MAX_GROUP 128
-#define RUNGS_4 20
-#define RUNGS_8 6
+#define ROUND                                                                                      \
+    12582912.0f /* 1.5 * 2^23: added and taken away it rounds to an integer, ties to even */
 
 typedef struct trial {
-    uint16_t scale;
-    float error;
-    int8_t codes[MAX_GROUP];
+    float scale; /* as stored */
+    float error; /* sum (x - q scale)^2 */
+    float xq, qq;
 } trial;
 
-static float clamp(float x, float low, float high) {
-    return x < low ? low : x > high ? high : x;
-}
+typedef struct codes_range {
+    float low, high;
+} codes_range;
 
-/* Codes and squared error of a group for an FP16 scale. */
-static void round_group(const float *x, size_t n, float low, float high, trial *t) {
-    float scale = fn_f16_to_float(t->scale);
-    float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
-    float error = 0.0f;
-    for (size_t i = 0; i < n; i++) {
-        float code = clamp(nearbyintf(x[i] * inverse), low, high);
-        float rest = x[i] - code * scale;
-        error += rest * rest;
-        t->codes[i] = (int8_t)code;
+static float lane_sum(const float *lanes) {
+    float sum[LANES];
+    for (size_t i = 0; i < LANES; i++) {
+        sum[i] = lanes[i];
     }
-    t->error = error;
-}
-
-static float least_squares_scale(const float *x, size_t n, const int8_t *codes) {
-    float xq = 0.0f;
-    float qq = 0.0f;
-    for (size_t i = 0; i < n; i++) {
-        xq += x[i] * (float)codes[i];
-        qq += (float)codes[i] * (float)codes[i];
+    for (size_t half = LANES / 2; half > 0; half /= 2) {
+        for (size_t i = 0; i < half; i++) {
+            sum[i] += sum[i + half];
+        }
     }
-    return qq > 0.0f ? xq / qq : 0.0f;
+    return sum[0];
 }
 
-/* The scale goes into FP16: what is too small for it becomes its smallest, what is too large its largest. */
-static uint16_t storable(float scale) {
-    float magnitude = clamp(fabsf(scale), 0x1p-24f, 65504.0f);
-    return fn_float_to_f16(scale < 0.0f ? -magnitude : magnitude);
+static inline float code_of(float x, float inverse, codes_range range) {
+    float code = x * inverse;
+    code = code < range.low ? range.low : code;
+    code = code > range.high ? range.high : code;
+    return (code + ROUND) - ROUND;
 }
 
-static void try_scale(const float *x, size_t n, int bits, float scale, trial *best) {
-    float low = bits == 8 ? -127.0f : -8.0f;
-    float high = bits == 8 ? 127.0f : 7.0f;
-    trial t = {.scale = storable(scale)};
-    round_group(x, n, low, high, &t);
+/* n is a multiple of LANES; the values behind a group's end are 0 and add nothing. */
+static trial measure(const float *restrict x, size_t n, float scale, codes_range range) {
+    float error[LANES] = {0};
+    float xq[LANES] = {0};
+    float qq[LANES] = {0};
+    float inverse = 1.0f / scale;
+    for (size_t i = 0; i < n; i += LANES) {
+        for (size_t l = 0; l < LANES; l++) {
+            float code = code_of(x[i + l], inverse, range);
+            float rest = x[i + l] - code * scale;
+            error[l] += rest * rest;
+            xq[l] += x[i + l] * code;
+            qq[l] += code * code;
+        }
+    }
+    return (trial){scale, lane_sum(error), lane_sum(xq), lane_sum(qq)};
+}
+
+/* What is too small for FP16 becomes its smallest number, what is too large its largest. */
+static float storable(float scale) {
+    float magnitude = fabsf(scale);
+    magnitude = magnitude < 0x1p-24f ? 0x1p-24f : magnitude;
+    magnitude = magnitude > 65504.0f ? 65504.0f : magnitude;
+    return fn_f16_to_float(fn_float_to_f16(scale < 0.0f ? -magnitude : magnitude));
+}
+
+static void try_scale(const float *x, size_t n, float scale, codes_range range, trial *best) {
+    trial t = measure(x, n, storable(scale), range);
     if (t.error < best->error) {
         *best = t;
     }
-    float refined = least_squares_scale(x, n, t.codes);
-    if (refined != 0.0f && storable(refined) != t.scale) {
-        t.scale = storable(refined);
-        round_group(x, n, low, high, &t);
-        if (t.error < best->error) {
-            *best = t;
+}
+
+static void try_ladder(const float *x, size_t n, int bits, float largest, codes_range range,
+                       trial *best) {
+    if (bits == 8) {
+        for (int i = 0; i < 8; i++) {
+            try_scale(x, n, fabsf(largest) / 127.0f * (1.0f - 0.0035f * (float)i), range, best);
         }
+        return;
+    }
+    try_scale(x, n, fabsf(largest) / 7.0f, range, best);
+    for (int i = 0; i < 5; i++) { /* the largest value at the code -8, or clipped to it */
+        try_scale(x, n, -largest / 8.0f * (1.02f - 0.075f * (float)i), range, best);
+    }
+    for (int i = 0; i < 2; i++) {
+        try_scale(x, n, largest / 8.0f * (0.95f - 0.12f * (float)i), range, best);
     }
 }
 
-static void quantize_group(const float *x, size_t n, int bits, int8_t *codes, uint16_t *scale) {
+static void quantize_group(const float *values, size_t n, int bits, int8_t *codes,
+                           uint16_t *scale) {
+    codes_range range = bits == 8 ? (codes_range){-127.0f, 127.0f} : (codes_range){-8.0f, 7.0f};
+    trial best = {.scale = 1.0f, .error = INFINITY};
+    float x[MAX_GROUP] = {0};
     float largest = 0.0f;
     for (size_t i = 0; i < n; i++) {
+        x[i] = values[i];
         largest = fabsf(x[i]) > fabsf(largest) ? x[i] : largest;
     }
-    trial best = {.error = INFINITY};
-    if (largest == 0.0f) {
-        best.scale = 0;
-        round_group(x, n, 0.0f, 0.0f, &best);
-    } else if (bits == 8) {
-        for (int i = 0; i < RUNGS_8; i++) {
-            try_scale(x, n, bits, fabsf(largest) / 127.0f * (1.0f - 0.004f * (float)i), &best);
-        }
-    } else {
-        try_scale(x, n, bits, fabsf(largest) / 7.0f, &best);
-        for (int i = 0; i < RUNGS_4; i++) { /* the largest value at the code -8, or beyond it */
-            float rung = -largest / 8.0f * (1.04f - 0.025f * (float)i);
-            try_scale(x, n, bits, rung, &best);
-            try_scale(x, n, bits, -rung, &best);
-        }
+    size_t padded = (n + LANES - 1) / LANES * LANES;
+    if (largest != 0.0f) {
+        try_ladder(x, padded, bits, largest, range, &best);
+    }
+    for (int i = 0; i < 2 && best.qq > 0.0f; i++) {
+        try_scale(x, padded, best.xq / best.qq, range, &best);
     }
     for (size_t i = 0; i < n; i++) {
-        codes[i] = best.codes[i];
+        codes[i] = (int8_t)code_of(x[i], 1.0f / best.scale, range);
     }
-    *scale = best.scale;
+    *scale = largest != 0.0f ? fn_float_to_f16(best.scale) : 0;
 }
 
 void fn_quantize_row(const float *x, size_t n, size_t group, int bits, int8_t *codes,
                      uint16_t *scales) {
+    FN_ASSERT(group <= MAX_GROUP && (bits == 4 || bits == 8));
     for (size_t at = 0; at < n; at += group) {
         size_t left = n - at;
         quantize_group(x + at, left < group ? left : group, bits, codes + at, &scales[at / group]);

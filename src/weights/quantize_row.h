@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* bits is 4 or 8. Values must be finite. */
+/* bits is 4 or 8, group at most 128. Values must be finite. */
 void fn_quantize_row(const float *x, size_t n, size_t group, int bits, int8_t *codes,
                      uint16_t *scales);
 
