@@ -1,27 +1,10 @@
 /* Reading a stored tensor's elements as float32. */
 #include <string.h>
 
+#include "base/half.h"
 #include "checkpoint/checkpoint.h"
 
 enum { CHUNK = 512 };
-
-static float from_bits(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static float widen_f16(uint16_t half) {
-    uint32_t sign = (uint32_t)(half & 0x8000) << 16;
-    uint32_t exponent = half >> 10 & 0x1f;
-    uint32_t mantissa = half & 0x3ff;
-    if (exponent == 0) { /* zero and subnormals: mantissa * 2^-24, exact in float32 */
-        float magnitude = (float)mantissa * 0x1p-24f;
-        return sign != 0 ? -magnitude : magnitude;
-    }
-    uint32_t wide = exponent == 0x1f ? 0xff : exponent + 112;
-    return from_bits(sign | wide << 23 | mantissa << 13);
-}
 
 /* The 16-bit source lies in the upper half of dst, so that walking up never overwrites what is
  * still to be read. */
@@ -35,7 +18,7 @@ static fn_status read_16(const fn_checkpoint *c, const fn_tensor *t, uint64_t fi
     for (size_t i = 0; i < count; i++) {
         uint16_t bits;
         memcpy(&bits, source + 2 * i, sizeof bits);
-        dst[i] = t->dtype == FN_DTYPE_BF16 ? from_bits((uint32_t)bits << 16) : widen_f16(bits);
+        dst[i] = t->dtype == FN_DTYPE_BF16 ? fn_bf16_to_float(bits) : fn_f16_to_float(bits);
     }
     return FN_OK;
 }

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -15,8 +16,9 @@
 #define MAX_ROWS 67
 #define CANARY 12345.678f
 
-static const fn_matrix_kind kinds[] = {FN_MATRIX_F32, FN_MATRIX_BF16};
-static const char *const kind_names[] = {"F32", "BF16"};
+static const fn_matrix_kind kinds[] = {FN_MATRIX_F32,  FN_MATRIX_BF16, FN_MATRIX_INT8,
+                                       FN_MATRIX_INT4, FN_MATRIX_FP8,  FN_MATRIX_NVFP4};
+static const char *const kind_names[] = {"F32", "BF16", "INT8", "INT4", "FP8", "NVFP4"};
 
 /* y [rows, ldy] for `rows` rows from x; every float that must not be written holds CANARY. */
 static void product(const fn_kernels *table, const test_matrix *w, const float *x, size_t ldx,
@@ -50,9 +52,9 @@ static void one_row_is_many_rows(const fn_kernels *table, const test_matrix *w, 
         assert_same_bits(one.data, want + r * n, n, table->name, what);
     }
     guarded_free(&one);
-    /* the slow table does a few numbers of rows, the others all */
-    int few = strcmp(table->name, "ref") == 0;
-    for (size_t rows = 1; rows <= MAX_ROWS; rows += few ? 11 : 1) {
+    /* the slow kernels do a few numbers of rows, the others all */
+    bool slow = table->matmul[w->m.kind] == fn_kernels_for(FN_ISA_REF)->matmul[w->m.kind];
+    for (size_t rows = 1; rows <= MAX_ROWS; rows += slow ? 33 : 1) {
         product(table, w, x, ldx, rows, wide, ldy);
         for (size_t r = 0; r < rows; r++)
             assert_same_bits(wide + r * ldy, want + r * n, n, table->name, what);

@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "base/half.h"
+
 guarded guarded_alloc(size_t bytes) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t body = (bytes + page - 1) / page * page;
@@ -111,14 +113,85 @@ float from_bf16(uint16_t half) {
     return x;
 }
 
+/* row [K] of random values of the kind, packed as row n. */
+static void make_float_row(test_matrix *t, size_t n, float *row, uint64_t *state) {
+    size_t cols = t->m.cols;
+    uint16_t *words = malloc(cols * sizeof *words);
+    assert_non_null(words);
+    fill_random(row, cols, -1.0f, 1.0f, state);
+    for (size_t k = 0; k < cols && t->m.kind == FN_MATRIX_BF16; k++) {
+        words[k] = to_bf16(row[k]);
+        row[k] = from_bf16(words[k]);
+    }
+    const void *source = t->m.kind == FN_MATRIX_BF16 ? (const void *)words : (const void *)row;
+    fn_matrix_pack_row(&t->m, t->tiles.data, n, source);
+    free(words);
+}
+
+/* Integer codes, every one that the kind has, and FP16 scales of either sign. */
+static void make_code_row(test_matrix *t, size_t n, float *row, uint64_t *state) {
+    size_t cols = t->m.cols, groups = (cols + t->m.group - 1) / t->m.group;
+    int low = t->m.kind == FN_MATRIX_INT8 ? -127 : -8,
+        count = t->m.kind == FN_MATRIX_INT8 ? 255 : 16;
+    int8_t *codes = malloc(cols);
+    uint16_t *scales = malloc(groups * sizeof *scales);
+    assert_true(codes != NULL && scales != NULL);
+    for (size_t g = 0; g < groups; g++)
+        scales[g] =
+            (uint16_t)(0x1c00u + next_random(state) % 0x400u + next_random(state) % 2 * 0x8000u);
+    for (size_t k = 0; k < cols; k++) {
+        codes[k] = (int8_t)(low + (int)(next_random(state) % (unsigned)count));
+        row[k] = (float)codes[k] * fn_f16_to_float(scales[k / t->m.group]);
+    }
+    fn_matrix_pack_codes(&t->m, t->tiles.data, n, codes, scales);
+    free(codes);
+    free(scales);
+}
+
+/* E4M3 codes without the two that are no numbers, float32 scales. */
+static void make_fp8_row(test_matrix *t, size_t n, float *row, uint64_t *state) {
+    size_t cols = t->m.cols, groups = (cols + t->m.group - 1) / t->m.group;
+    uint8_t *codes = malloc(cols);
+    float *scales = malloc(groups * sizeof *scales);
+    assert_true(codes != NULL && scales != NULL);
+    fill_random(scales, groups, 0.001f, 0.01f, state);
+    for (size_t k = 0; k < cols; k++) {
+        codes[k] = (uint8_t)(next_random(state) % 127 + next_random(state) % 2 * 128);
+        row[k] = fn_e4m3_to_float(codes[k]) * scales[k / t->m.group];
+    }
+    fn_matrix_pack_fp8(&t->m, t->tiles.data, n, codes, scales);
+    free(codes);
+    free(scales);
+}
+
+/* E2M1 codes in pairs, E4M3 scales, one float32 scale for the row. */
+static void make_nvfp4_row(test_matrix *t, size_t n, float *row, uint64_t *state) {
+    size_t cols = t->m.cols, groups = (cols + t->m.group - 1) / t->m.group;
+    uint8_t *codes = malloc((cols + 1) / 2);
+    uint8_t *scales = malloc(groups);
+    float global;
+    assert_true(codes != NULL && scales != NULL);
+    fill_random(&global, 1, 0.001f, 0.002f, state);
+    for (size_t g = 0; g < groups; g++)
+        scales[g] = (uint8_t)(0x30 + next_random(state) % 0x4f);
+    for (size_t i = 0; i < (cols + 1) / 2; i++)
+        codes[i] = (uint8_t)next_random(state);
+    for (size_t k = 0; k < cols; k++) {
+        uint8_t code = (uint8_t)(codes[k / 2] >> k % 2 * 4 & 15);
+        row[k] = fn_e2m1_to_float(code) * fn_e4m3_to_float(scales[k / t->m.group]) * global;
+    }
+    fn_matrix_pack_nvfp4(&t->m, t->tiles.data, n, codes, scales, global);
+    free(codes);
+    free(scales);
+}
+
 test_matrix test_matrix_make(fn_matrix_kind kind, size_t rows, size_t cols, size_t group,
                              uint64_t *state) {
     test_matrix t;
+    group = kind == FN_MATRIX_NVFP4 ? FN_GROUP_NVFP4 : group;
+    group = kind == FN_MATRIX_FP8 ? FN_GROUP_DEFAULT : group;
     t.values = malloc(rows * cols * sizeof(float));
-    uint16_t *words = malloc(cols * sizeof(uint16_t));
     assert_non_null(t.values);
-    assert_non_null(words);
-    fill_random(t.values, rows * cols, -1.0f, 1.0f, state);
     t.tiles = guarded_alloc(fn_matrix_bytes(kind, rows, cols, group));
     t.m = (fn_matrix){.kind = kind,
                       .rows = rows,
@@ -128,14 +201,15 @@ test_matrix test_matrix_make(fn_matrix_kind kind, size_t rows, size_t cols, size
                       .tiles = t.tiles.data};
     for (size_t n = 0; n < rows; n++) {
         float *row = t.values + n * cols;
-        for (size_t k = 0; k < cols && kind == FN_MATRIX_BF16; k++) {
-            words[k] = to_bf16(row[k]);
-            row[k] = from_bf16(words[k]);
-        }
-        const void *source = kind == FN_MATRIX_BF16 ? (const void *)words : (const void *)row;
-        fn_matrix_pack_row(&t.m, t.tiles.data, n, source);
+        if (kind == FN_MATRIX_FP8)
+            make_fp8_row(&t, n, row, state);
+        else if (kind == FN_MATRIX_NVFP4)
+            make_nvfp4_row(&t, n, row, state);
+        else if (kind == FN_MATRIX_INT8 || kind == FN_MATRIX_INT4)
+            make_code_row(&t, n, row, state);
+        else
+            make_float_row(&t, n, row, state);
     }
-    free(words);
     return t;
 }
 

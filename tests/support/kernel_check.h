@@ -45,7 +45,8 @@ double ulps_between(float got, double want);
 uint16_t to_bf16(float x);
 float from_bf16(uint16_t bits);
 
-/* A packed matrix of random weights (BF16 and F32), with the values that the kernels multiply by. */
+/* A packed matrix of random weights of any kind, with the values that the kernels multiply by; FP8
+ * and NVFP4 have their own group, whatever is asked for. */
 typedef struct test_matrix {
     fn_matrix m;
     guarded tiles;
