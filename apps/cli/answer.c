@@ -5,8 +5,8 @@
 
 #include "cli/signals.h"
 
-/* Prints what is new in text, but white space only when something follows it; nothing before the first
- * other character. */
+/* Prints what is new in text, but white space only when something follows it; nothing before the
+ * first other character. */
 static void show(const cli_buffer *text, size_t *shown, FILE *out) {
     const char *begin = cli_buffer_text(text) + *shown;
     size_t n = text->n - *shown;

@@ -1,7 +1,7 @@
 /* cli/answer.h - shows an answer while it comes, and keeps it.
  *
- * The answer goes to standard output, the thought to standard error (dimmed where there are colours);
- * white space at the ends of either is left out.
+ * The answer goes to standard output, the thought to standard error (dimmed where there are
+ * colours); white space at the ends of either is left out.
  *
  * Path:     events of fn_session_generate -> [this] -> screen; afterwards -> conversation.c
  * Threads:  one at a time. */

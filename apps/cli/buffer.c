@@ -114,6 +114,13 @@ fn_status cli_read_text(cli_buffer *buffer, const char *path, fn_error *err) {
     return FN_OK;
 }
 
+char cli_upper(char c) {
+    if (c >= 'a' && c <= 'z') {
+        c = (char)(c - 'a' + 'A');
+    }
+    return c;
+}
+
 static bool is_space(char c) {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }

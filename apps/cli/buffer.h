@@ -31,11 +31,16 @@ const char *cli_buffer_text(const cli_buffer *buffer);
 void cli_buffer_clear(cli_buffer *buffer);
 void cli_buffer_free(cli_buffer *buffer);
 
-/* Adds the whole file; "-" is standard input. Fails with FN_E_IO, and FN_E_FAILED when it is not UTF-8. */
+/* Adds the whole file; "-" is standard input. Fails with FN_E_IO, and FN_E_FAILED when it is not
+ * UTF-8. */
 fn_status cli_read_text(cli_buffer *buffer, const char *path, fn_error *err);
 
-/* The length of what is left without ASCII white space at both ends; *begin is moved past the front. */
+/* The length of what is left without ASCII white space at both ends; *begin is moved past the
+ * front. */
 size_t cli_strip(const char **begin, size_t n);
+
+/* ASCII letters only, whatever the locale is. */
+char cli_upper(char c);
 
 /* Offset of the first byte that is not UTF-8, or n. */
 size_t cli_utf8_valid(const char *text, size_t n);

@@ -12,7 +12,7 @@
 #include "cli/signals.h"
 #include "cli/terminal.h"
 
-/* ---- one answer ------------------------------------------------------------------------------------ */
+/* ---- one answer ------------------------------------------------------------------------- */
 
 static fn_status render(const cli_chat_state *chat, fn_ids *ids, bool *in_thought, fn_error *err) {
     static const char opener[] = "<think>\n";
@@ -84,7 +84,8 @@ fn_status cli_chat_answer(cli_chat_state *chat, fn_error *err) {
     cli_answer_reset(answer);
     answer->show_thought = !cli_flag(chat->options, CLI_OPT_HIDE_THINKING);
     if (chat->interactive) {
-        cli_signals_hide_typing(); /* what is typed meanwhile would stand in the middle of the answer */
+        /* What is typed meanwhile would stand in the middle of the answer. */
+        cli_signals_hide_typing();
     }
     fn_status status = render(chat, &ids, &in_thought, err);
     if (status == FN_OK) {
@@ -138,7 +139,7 @@ int cli_chat_turn(cli_chat_state *chat, const char *text, size_t n) {
     return chat->finish == FN_FINISH_CANCELLED ? cli_signal_exit_code() : CLI_EXIT_OK;
 }
 
-/* ---- with a person -------------------------------------------------------------------------------- */
+/* ---- with a person ---------------------------------------------------------------------- */
 
 static void greet(const cli_chat_state *chat) {
     if (!cli_flag(chat->options, CLI_OPT_QUIET)) {
@@ -197,7 +198,7 @@ static int converse(cli_chat_state *chat) {
     return cli_terminated() ? CLI_EXIT_TERMINATED : code;
 }
 
-/* ---- from beginning to end --------------------------------------------------------------------------- */
+/* ---- from beginning to end -------------------------------------------------------------- */
 
 static fn_status missing_template(const char *dir, fn_error *err) {
     return cli_fail(err, FN_E_MODEL,

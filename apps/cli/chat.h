@@ -26,11 +26,13 @@ typedef struct cli_chat_state {
     bool interactive;
 } cli_chat_state;
 
-/* Answers the conversation, whose last message is the user's, and adds the answer to it. On failure, and
- * when it was stopped before any text came (FN_E_CANCELLED), the conversation is as it was. */
+/* Answers the conversation, whose last message is the user's, and adds the answer to it. On
+ * failure, and when it was stopped before any text came (FN_E_CANCELLED), the conversation is as
+ * it was. */
 fn_status cli_chat_answer(cli_chat_state *chat, fn_error *err);
 
-/* A user's turn, shown on the screen; without an answer it leaves no trace. Returns an exit code. */
+/* A user's turn, shown on the screen; without an answer it leaves no trace. Returns an exit
+ * code. */
 int cli_chat_turn(cli_chat_state *chat, const char *text, size_t n);
 
 /* A line that begins with "/". True: leave the chat. */

@@ -9,8 +9,8 @@
 #include "cli/paths.h"
 #include "cli/report.h"
 
-/* A command: its names, what may follow, what it does. run returns true to leave the chat; rest is what
- * stands behind the name, without blanks around it. */
+/* A command: its names, what may follow, what it does. run returns true to leave the chat; rest
+ * is what stands behind the name, without blanks around it. */
 typedef struct chat_command {
     const char *names, *operand, *text;
     bool (*run)(cli_chat_state *chat, const char *rest);
@@ -82,7 +82,7 @@ static bool run_think(cli_chat_state *chat, const char *rest) {
     return false;
 }
 
-/* ---- /set ------------------------------------------------------------------------------------------- */
+/* ---- /set ------------------------------------------------------------------------------- */
 
 static bool is_live(int id) {
     return (cli_option_table[id].traits & CLI_LIVE) != 0 &&
@@ -148,29 +148,33 @@ static bool run_set(cli_chat_state *chat, const char *rest) {
         say("nothing here is called '%s'%s%s%s", name.data,
             nearest != NULL ? "; did you mean " : "; /set shows what there is",
             nearest != NULL ? nearest : "", nearest != NULL ? "?" : "");
-    } else if (strcmp(value, "default") == 0) {
+        cli_buffer_free(&name);
+        return false;
+    }
+    bool ask = value[0] == 0 && cli_option_table[id].kind != CLI_KIND_FLAG;
+    if (strcmp(value, "default") == 0) {
         cli_options_unset(chat->options, (cli_option_id)id);
-        show_setting(chat, id);
-    } else if (value[0] == 0 && cli_option_table[id].kind != CLI_KIND_FLAG) {
-        show_setting(chat, id);
-    } else if (cli_options_set(chat->options, name.data, value[0] != 0 ? value : NULL,
-                               CLI_SOURCE_LIVE, &err) != FN_OK) {
+    } else if (!ask && cli_options_set(chat->options, name.data, value[0] != 0 ? value : NULL,
+                                       CLI_SOURCE_LIVE, &err) != FN_OK) {
         say("%s", err.text);
-    } else {
+        id = CLI_N_OPTIONS;
+    }
+    if (id != CLI_N_OPTIONS) {
         show_setting(chat, id);
     }
     cli_buffer_free(&name);
     return false;
 }
 
-/* ---- /save and /load ----------------------------------------------------------------------------------- */
+/* ---- /save and /load -------------------------------------------------------------------- */
 
 static bool ends_with_json(const char *path) {
     size_t n = strlen(path);
     return n > 5 && strcmp(path + n - 5, ".json") == 0;
 }
 
-/* "F" has the state, "F.json" the conversation; a name that ends in .json is the conversation alone. */
+/* "F" has the state, "F.json" the conversation; a name that ends in .json is the conversation
+ * alone. */
 static char *conversation_path(const char *path) {
     cli_buffer name = {0};
     cli_buffer_printf(&name, ends_with_json(path) ? "%s" : "%s.json", path);
@@ -232,7 +236,7 @@ static bool run_load(cli_chat_state *chat, const char *rest) {
     return false;
 }
 
-/* ---- the rest -------------------------------------------------------------------------------------------- */
+/* ---- the rest --------------------------------------------------------------------------- */
 
 static bool run_stats(cli_chat_state *chat, const char *rest) {
     (void)rest;

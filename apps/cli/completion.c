@@ -15,7 +15,8 @@ static void put_choices(const char *choices, char between) {
     }
 }
 
-/* Text inside single quotes: quotes leave, and come back escaped; brackets and colons too for zsh. */
+/* Text inside single quotes: quotes leave, and come back escaped; brackets and colons too for
+ * zsh. */
 static void put_quoted(const char *text, bool zsh) {
     for (; *text != 0; text++) {
         if (*text == '\'') {
@@ -34,7 +35,7 @@ static void put_command_names(void) {
     }
 }
 
-/* ---- bash -------------------------------------------------------------------------------------- */
+/* ---- bash ------------------------------------------------------------------------------- */
 
 static void bash_flags(cli_command command) {
     for (int i = 0; i < CLI_N_OPTIONS; i++) {
@@ -98,7 +99,7 @@ static void put_bash(void) {
     fputs("    esac\n}\ncomplete -o filenames -F _flashnext flashnext\n", stdout);
 }
 
-/* ---- zsh --------------------------------------------------------------------------------------- */
+/* ---- zsh -------------------------------------------------------------------------------- */
 
 static void zsh_option(const cli_option *option) {
     fputs("            '", stdout);
@@ -153,7 +154,7 @@ static void put_zsh(void) {
     fputs("esac\n", stdout);
 }
 
-/* ---- fish -------------------------------------------------------------------------------------- */
+/* ---- fish ------------------------------------------------------------------------------- */
 
 static void fish_option(cli_command command, const cli_option *option) {
     printf("complete -c flashnext -n '__fish_seen_subcommand_from %s' -l %s",

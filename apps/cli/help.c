@@ -7,8 +7,8 @@
 #define TEXT_COLUMN 30u
 #define LAST_COLUMN 80u
 
-/* Prints text with its lines broken at blanks, each but the first after `indent` blanks; column is where
- * the first begins. */
+/* Prints text with its lines broken at blanks, each but the first after `indent` blanks; column
+ * is where the first begins. */
 static void print_wrapped(FILE *out, const char *text, size_t indent, size_t column) {
     bool first = true;
     while (*text != 0) {

@@ -15,7 +15,8 @@ typedef struct cli_id_rows {
     size_t rows, length;
 } cli_id_rows;
 
-/* Fails with FN_E_IO, FN_E_FAILED (not JSON), FN_E_USAGE (not rows of equal length, not ids, empty). */
+/* Fails with FN_E_IO, FN_E_FAILED (not JSON), FN_E_USAGE (not rows of equal length, not ids,
+ * empty). */
 fn_status cli_id_rows_read(const char *path, cli_id_rows *out, fn_error *err);
 void cli_id_rows_free(cli_id_rows *rows);
 

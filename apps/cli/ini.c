@@ -5,6 +5,17 @@
 #include "cli/buffer.h"
 #include "cli/report.h"
 
+static char unescape(char letter) {
+    switch (letter) {
+    case 'n':
+        return '\n';
+    case 't':
+        return '\t';
+    default:
+        return letter;
+    }
+}
+
 /* Value of a quoted text [n], its quotes included, into out; false: no closing quote. */
 static bool unquote(const char *text, size_t n, cli_buffer *out) {
     for (size_t i = 1; i < n; i++) {
@@ -14,7 +25,7 @@ static bool unquote(const char *text, size_t n, cli_buffer *out) {
         char c = text[i];
         if (c == '\\' && i + 1 < n) {
             i++;
-            c = text[i] == 'n' ? '\n' : text[i] == 't' ? '\t' : text[i];
+            c = unescape(text[i]);
         }
         cli_buffer_add(out, &c, 1);
     }

@@ -10,20 +10,19 @@
 #include "cli/report.h"
 #include "flashnext_tools.h"
 
-/* ---- tensors, those alike in one line ----------------------------------------------------------------- */
+/* ---- tensors, those alike in one line --------------------------------------------------- */
 
 static bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-/* "model.layers.3.mlp.gate.weight" -> "model.layers.*.mlp.gate.weight": a number between dots or behind
- * an underscore counts things of one kind. */
+/* "model.layers.3.mlp.gate.weight" -> "model.layers.*.mlp.gate.weight": a number between dots or
+ * behind an underscore counts things of one kind. */
 static void add_pattern(cli_buffer *out, const char *name) {
     for (const char *at = name; *at != 0;) {
         size_t digits = strspn(at, "0123456789");
-        char before = at > name ? at[-1] : 0;
-        bool counts = digits > 0 && (before == '.' || before == '_') &&
-                      (at[digits] == '.' || at[digits] == 0);
+        bool behind = at > name && (at[-1] == '.' || at[-1] == '_');
+        bool counts = digits > 0 && behind && (at[digits] == '.' || at[digits] == 0);
         if (counts) {
             cli_buffer_puts(out, "*");
             at += digits;
@@ -61,8 +60,8 @@ static json_t *group_tensors(const json_t *tensors) {
             (void)json_object_set_new(groups, cli_buffer_text(&key), group);
         }
         json_int_t count = (json_int_t)cli_json_whole(group, "count") + 1;
-        json_int_t bytes =
-            (json_int_t)(cli_json_whole(group, "bytes") + cli_json_whole(tensor, "bytes"));
+        json_int_t bytes = (json_int_t)cli_json_whole(group, "bytes");
+        bytes += (json_int_t)cli_json_whole(tensor, "bytes");
         (void)json_object_set_new(group, "count", json_integer(count));
         (void)json_object_set_new(group, "bytes", json_integer(bytes));
     }
@@ -87,7 +86,7 @@ static void print_tensors(const json_t *root) {
     json_decref(groups);
 }
 
-/* ---- files and dimensions -------------------------------------------------------------------------------- */
+/* ---- files and dimensions --------------------------------------------------------------- */
 
 static void print_files(json_t *root) {
     const json_t *files = cli_json_at(root, "files");

@@ -17,8 +17,8 @@ typedef struct cli_json_slices {
 
 /* Begins with text [n], which should be one array. */
 cli_json_slices cli_json_slices_begin(const char *text, size_t n);
-/* The next element, without blanks around it: only brackets and strings are understood, what is inside
- * must be parsed by who takes it. False at the end, or when failed is set. */
+/* The next element, without blanks around it: only brackets and strings are understood, what is
+ * inside must be parsed by who takes it. False at the end, or when failed is set. */
 bool cli_json_slices_next(cli_json_slices *slices, const char **begin, size_t *n);
 
 #endif

@@ -9,8 +9,8 @@
 
 #include "flashnext.h"
 
-/* {"id", "token", "bytes", "logprob", "top": [{"id", "token", "bytes", "logprob"}]}; token has U+FFFD
- * where its bytes are no whole character; token and bytes are null without a tokenizer. */
+/* {"id", "token", "bytes", "logprob", "top": [{"id", "token", "bytes", "logprob"}]}; token has
+ * U+FFFD where its bytes are no whole character; token and bytes are null without a tokenizer. */
 json_t *cli_logprobs_json(const fn_text *text, const fn_event *event);
 
 #endif

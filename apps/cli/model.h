@@ -17,11 +17,12 @@ typedef struct cli_model {
     fn_engine_info info;
 } cli_model;
 
-/* --model-dir, else the demo model. The caller frees *out. Fails with FN_E_MODEL, naming where it looked. */
+/* --model-dir, else the demo model. The caller frees *out. Fails with FN_E_MODEL, naming where
+ * it looked. */
 fn_status cli_model_dir(const cli_options *options, char **out, fn_error *err);
 
-/* Loads with the options of the command; context replaces --context unless it is 0. precision is what
- * counts where --precision is not given. */
+/* Loads with the options of the command; context replaces --context unless it is 0. precision is
+ * what counts where --precision is not given. */
 fn_status cli_model_open(const cli_options *options, fn_precision precision, size_t context,
                          cli_model *out, fn_error *err);
 void cli_model_close(cli_model *model);

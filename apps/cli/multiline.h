@@ -1,7 +1,7 @@
 /* cli/multiline.h - one message from several lines.
  *
- * A line that begins with three quotes opens a block that runs to the next line which ends with three.
- * Outside of a block a backslash at the end of a line continues it on the next.
+ * A line that begins with three quotes opens a block that runs to the next line which ends with
+ * three. Outside of a block a backslash at the end of a line continues it on the next.
  *
  * Path:     lines typed -> [this] -> one message */
 #ifndef CLI_MULTILINE_H

@@ -1,10 +1,12 @@
 /* cli/option_table.h - every command and every option of the program, once.
  *
- * Path:     [this] -> options.c (command line, environment, settings file), help.c, manual.c, completion.c
+ * Path:     [this] -> options.c (command line, environment, settings file), help.c, manual.c,
+ *           completion.c
  *
- * A row of CLI_OPTION_MAP: id, long flag, letter or 0, kind, commands it belongs to, aliases, name or
- * choices of its value, smallest and largest number, traits, group, text. Aliases are written as typed,
- * those with one dash included. The environment variable is FLASHNEXT_ and the long flag in capitals. */
+ * A row of CLI_OPTION_MAP: id, long flag, letter or 0, kind, commands it belongs to, aliases,
+ * name or choices of its value, smallest and largest number, traits, group, text. Aliases are
+ * written as typed, those with one dash included. The environment variable is FLASHNEXT_ and the
+ * long flag in capitals. */
 #ifndef CLI_OPTION_TABLE_H
 #define CLI_OPTION_TABLE_H
 
@@ -51,121 +53,183 @@
 #define CLI_WORKING (CLI_COMPUTING | CLI_BIT(TOKENIZE) | CLI_BIT(INSPECT) | CLI_BIT(PLAN))
 
 #define CLI_OPTION_MAP(X) \
-X(MODEL_DIR, "model-dir", 'm', TEXT, CLI_WORKING, "--model", "DIR", 0, 0, CLI_COMMON, "Model", \
-  "directory of the checkpoint (default: models/demo in $FLASHNEXT_HOME or here; logits and verify have none)") \
-X(MODEL_CONFIG, "config", 0, TEXT, CLI_BIT(PLAN), "", "FILE", 0, 0, CLI_COMMON | CLI_FILE_ONLY_FLAG, "Model", \
+X(MODEL_DIR, "model-dir", 'm', TEXT, CLI_WORKING, "--model", "DIR", \
+  0, 0, CLI_COMMON, "Model", \
+  "directory of the checkpoint (default: models/demo in $FLASHNEXT_HOME or here; logits " \
+  "and verify have none)") \
+X(MODEL_CONFIG, "config", 0, TEXT, CLI_BIT(PLAN), "", "FILE", \
+  0, 0, CLI_COMMON | CLI_FILE_ONLY_FLAG, "Model", \
   "a model's config.json instead of a checkpoint: shapes without headers") \
-X(TOKENIZER, "tokenizer", 0, TEXT, CLI_SAMPLING | CLI_BIT(TOKENIZE), "", "FILE", 0, 0, 0, "Model", \
+X(TOKENIZER, "tokenizer", 0, TEXT, CLI_SAMPLING | CLI_BIT(TOKENIZE), "", "FILE", \
+  0, 0, 0, "Model", \
   "tokenizer.json to use instead of the checkpoint's") \
-X(TEMPLATE, "chat-template-file", 0, TEXT, CLI_BIT(CHAT) | CLI_BIT(TOKENIZE), "", "FILE", 0, 0, 0, "Model", \
+X(TEMPLATE, "chat-template-file", 0, TEXT, CLI_BIT(CHAT) | CLI_BIT(TOKENIZE), "", "FILE", \
+  0, 0, 0, "Model", \
   "chat template to use instead of the checkpoint's") \
-X(TEMPLATE_KWARGS, "chat-template-kwargs", 0, TEXT, CLI_BIT(CHAT) | CLI_BIT(TOKENIZE), "", "JSON", 0, 0, 0, "Model", \
+X(TEMPLATE_KWARGS, "chat-template-kwargs", 0, TEXT, CLI_BIT(CHAT) | CLI_BIT(TOKENIZE), "", "JSON", \
+  0, 0, 0, "Model", \
   "object of further variables for the chat template") \
-X(CONTEXT, "context", 'c', COUNT, CLI_SAMPLING | CLI_BIT(PLAN), "--ctx-size", "N", 0, 1e12, CLI_COMMON, "Model", \
+X(CONTEXT, "context", 'c', COUNT, CLI_SAMPLING | CLI_BIT(PLAN), "--ctx-size", "N", \
+  0, 1e12, CLI_COMMON, "Model", \
   "tokens a sequence can hold (0 or not given: the model's maximum)") \
-X(PROMPT, "prompt", 'p', TEXT, CLI_SAMPLING | CLI_BIT(TOKENIZE), "", "TEXT", 0, 0, CLI_COMMON, "Input", \
+X(PROMPT, "prompt", 'p', TEXT, CLI_SAMPLING | CLI_BIT(TOKENIZE), "", "TEXT", \
+  0, 0, CLI_COMMON, "Input", \
   "the text; without it standard input is read when it is not a terminal") \
-X(FILE, "file", 'f', TEXT, CLI_SAMPLING | CLI_BIT(TOKENIZE), "", "FILE", 0, 0, CLI_COMMON, "Input", \
+X(FILE, "file", 'f', TEXT, CLI_SAMPLING | CLI_BIT(TOKENIZE), "", "FILE", \
+  0, 0, CLI_COMMON, "Input", \
   "read the text from FILE (- is standard input)") \
-X(IDS_FILE, "ids-file", 0, TEXT, CLI_BIT(RUN) | CLI_BIT(LOGITS), "", "FILE", 0, 0, CLI_COMMON, "Input", \
+X(IDS_FILE, "ids-file", 0, TEXT, CLI_BIT(RUN) | CLI_BIT(LOGITS), "", "FILE", \
+  0, 0, CLI_COMMON, "Input", \
   "token ids as JSON: [T] or [1][T] for run, [T] or [B][T] for logits") \
-X(SYSTEM, "system", 0, TEXT, CLI_BIT(CHAT) | CLI_BIT(TOKENIZE), "-sys --system-prompt", "TEXT", 0, 0, CLI_COMMON, "Input", \
+X(SYSTEM, "system", 0, TEXT, CLI_BIT(CHAT) | CLI_BIT(TOKENIZE), "-sys --system-prompt", "TEXT", \
+  0, 0, CLI_COMMON, "Input", \
   "system message at the beginning of the conversation") \
-X(SYSTEM_FILE, "system-file", 0, TEXT, CLI_BIT(CHAT), "-sysf --system-prompt-file", "FILE", 0, 0, 0, "Input", \
+X(SYSTEM_FILE, "system-file", 0, TEXT, CLI_BIT(CHAT), "-sysf --system-prompt-file", "FILE", \
+  0, 0, 0, "Input", \
   "read the system message from FILE") \
-X(SAFE_CONTENT, "safe-content", 0, FLAG, CLI_BIT(CHAT) | CLI_BIT(TOKENIZE), "", "", 0, 0, CLI_LIVE, "Input", \
+X(SAFE_CONTENT, "safe-content", 0, FLAG, CLI_BIT(CHAT) | CLI_BIT(TOKENIZE), "", "", \
+  0, 0, CLI_LIVE, "Input", \
   "encode what users wrote without control tokens, whatever it contains") \
-X(CHAT_FORM, "chat", 0, FLAG, CLI_BIT(TOKENIZE), "", "", 0, 0, CLI_COMMON, "Input", \
+X(CHAT_FORM, "chat", 0, FLAG, CLI_BIT(TOKENIZE), "", "", \
+  0, 0, CLI_COMMON, "Input", \
   "the input is conversation, not plain text") \
-X(NO_SPECIAL, "no-special", 0, FLAG, CLI_BIT(TOKENIZE), "--no-parse-special", "", 0, 0, 0, "Input", \
+X(NO_SPECIAL, "no-special", 0, FLAG, CLI_BIT(TOKENIZE), "--no-parse-special", "", \
+  0, 0, 0, "Input", \
   "read added tokens such as <|im_end|> as plain text") \
-X(THINK, "think", 0, CHOICE, CLI_BIT(CHAT), "--reasoning --reasoning-effort", "on|off|low|medium|xhigh", 0, 0, CLI_COMMON, "Thinking", \
-  "whether, or how hard, the model thinks before it answers (default: as the template says)") \
-X(HIDE_THINKING, "hide-thinking", 0, FLAG, CLI_BIT(CHAT), "", "", 0, 0, CLI_LIVE, "Thinking", \
+X(THINK, "think", 0, CHOICE, CLI_BIT(CHAT), "--reasoning --reasoning-effort", \
+  "on|off|low|medium|xhigh", 0, 0, CLI_COMMON, "Thinking", \
+  "whether, or how hard, the model thinks before it answers (default: as the template " \
+  "says)") \
+X(HIDE_THINKING, "hide-thinking", 0, FLAG, CLI_BIT(CHAT), "", "", \
+  0, 0, CLI_LIVE, "Thinking", \
   "do not show thoughts") \
-X(NEW_TOKENS, "new-tokens", 'n', COUNT, CLI_SAMPLING, "--predict --n-predict --max-tokens", "N", -1, 1e12, CLI_COMMON | CLI_LIVE, "Answer", \
+X(NEW_TOKENS, "new-tokens", 'n', COUNT, CLI_SAMPLING, "--predict --n-predict --max-tokens", "N", \
+  -1, 1e12, CLI_COMMON | CLI_LIVE, "Answer", \
   "most tokens of an answer (default, or -1: until the model ends or the context is full)") \
-X(MIN_TOKENS, "min-tokens", 0, COUNT, CLI_BIT(RUN), "", "N", 0, 1e12, 0, "Answer", \
+X(MIN_TOKENS, "min-tokens", 0, COUNT, CLI_BIT(RUN), "", "N", \
+  0, 1e12, 0, "Answer", \
   "the end token cannot be chosen before N tokens") \
-X(STOP, "stop", 'r', LIST, CLI_SAMPLING, "--reverse-prompt", "TEXT", 0, 0, CLI_LIVE, "Answer", \
+X(STOP, "stop", 'r', LIST, CLI_SAMPLING, "--reverse-prompt", "TEXT", \
+  0, 0, CLI_LIVE, "Answer", \
   "end the answer before TEXT; may be repeated") \
-X(IGNORE_EOS, "ignore-eos", 0, FLAG, CLI_BIT(RUN), "", "", 0, 0, 0, "Answer", \
+X(IGNORE_EOS, "ignore-eos", 0, FLAG, CLI_BIT(RUN), "", "", \
+  0, 0, 0, "Answer", \
   "go on after an end token") \
-X(TEMP, "temp", 0, NUMBER, CLI_SAMPLING, "--temperature", "X", 0, 1000, CLI_COMMON | CLI_LIVE, "Sampling", \
-  "temperature; 0 always takes the likeliest token (default of this group: generation_config.json, else greedy)") \
-X(TOP_K, "top-k", 0, COUNT, CLI_SAMPLING, "", "N", 0, 1e9, CLI_LIVE, "Sampling", \
+X(TEMP, "temp", 0, NUMBER, CLI_SAMPLING, "--temperature", "X", \
+  0, 1000, CLI_COMMON | CLI_LIVE, "Sampling", \
+  "temperature; 0 always takes the likeliest token (default of this group: " \
+  "generation_config.json, else greedy)") \
+X(TOP_K, "top-k", 0, COUNT, CLI_SAMPLING, "", "N", \
+  0, 1e9, CLI_LIVE, "Sampling", \
   "choose among the N likeliest tokens (0: all)") \
-X(TOP_P, "top-p", 0, NUMBER, CLI_SAMPLING, "", "X", 0, 1, CLI_LIVE, "Sampling", \
+X(TOP_P, "top-p", 0, NUMBER, CLI_SAMPLING, "", "X", \
+  0, 1, CLI_LIVE, "Sampling", \
   "choose among the likeliest tokens that hold probability X together (1: all)") \
-X(MIN_P, "min-p", 0, NUMBER, CLI_SAMPLING, "", "X", 0, 1, CLI_LIVE, "Sampling", \
+X(MIN_P, "min-p", 0, NUMBER, CLI_SAMPLING, "", "X", \
+  0, 1, CLI_LIVE, "Sampling", \
   "leave out tokens less likely than X times the likeliest (0: none)") \
-X(REPEAT_PENALTY, "repeat-penalty", 0, NUMBER, CLI_SAMPLING, "--repetition-penalty", "X", 0.01, 100, CLI_LIVE, "Sampling", \
+X(REPEAT_PENALTY, "repeat-penalty", 0, NUMBER, CLI_SAMPLING, "--repetition-penalty", "X", \
+  0.01, 100, CLI_LIVE, "Sampling", \
   "divide the weight of tokens seen in prompt or answer (1: off)") \
-X(PRESENCE_PENALTY, "presence-penalty", 0, NUMBER, CLI_SAMPLING, "", "X", -100, 100, CLI_LIVE, "Sampling", \
+X(PRESENCE_PENALTY, "presence-penalty", 0, NUMBER, CLI_SAMPLING, "", "X", \
+  -100, 100, CLI_LIVE, "Sampling", \
   "subtract X from tokens the answer has used (0: off)") \
-X(FREQUENCY_PENALTY, "frequency-penalty", 0, NUMBER, CLI_SAMPLING, "", "X", -100, 100, CLI_LIVE, "Sampling", \
+X(FREQUENCY_PENALTY, "frequency-penalty", 0, NUMBER, CLI_SAMPLING, "", "X", \
+  -100, 100, CLI_LIVE, "Sampling", \
   "subtract X for each time the answer has used a token (0: off)") \
-X(SEED, "seed", 's', SEED, CLI_SAMPLING, "", "N", 0, 0, CLI_LIVE, "Sampling", \
+X(SEED, "seed", 's', SEED, CLI_SAMPLING, "", "N", \
+  0, 0, CLI_LIVE, "Sampling", \
   "one seed, one text (default, or -1: a random one, which is shown)") \
-X(LOGIT_BIAS, "logit-bias", 0, LIST, CLI_SAMPLING, "", "ID=+X", 0, 0, CLI_LIVE, "Sampling", \
+X(LOGIT_BIAS, "logit-bias", 0, LIST, CLI_SAMPLING, "", "ID=+X", \
+  0, 0, CLI_LIVE, "Sampling", \
   "add X to the logit of token ID; may be repeated") \
-X(THREADS, "threads", 't', COUNT, CLI_COMPUTING, "", "N", 1, 4096, CLI_COMMON, "Machine", \
+X(THREADS, "threads", 't', COUNT, CLI_COMPUTING, "", "N", \
+  1, 4096, CLI_COMMON, "Machine", \
   "threads (default: every CPU this process may use)") \
-X(ISA, "isa", 0, CHOICE, CLI_COMPUTING, "", "ref|avx2|avx512", 0, 0, 0, "Machine", \
+X(ISA, "isa", 0, CHOICE, CLI_COMPUTING, "", "ref|avx2|avx512", \
+  0, 0, 0, "Machine", \
   "instruction set (default: the best of this CPU)") \
-X(PRECISION, "precision", 0, CHOICE, CLI_COMPUTING, "", "exact", 0, 0, 0, "Machine", \
+X(PRECISION, "precision", 0, CHOICE, CLI_COMPUTING, "", "exact", \
+  0, 0, 0, "Machine", \
   "exact: activations in float32, weights widened (default of logits and verify)") \
-X(CHUNK, "chunk", 0, COUNT, CLI_COMPUTING | CLI_BIT(PLAN), "", "N", 1, 1048576, 0, "Machine", \
+X(CHUNK, "chunk", 0, COUNT, CLI_COMPUTING | CLI_BIT(PLAN), "", "N", \
+  1, 1048576, 0, "Machine", \
   "prompt tokens computed together (default: 512); never changes a result") \
-X(MEM_LIMIT, "mem-limit", 0, SIZE, CLI_COMPUTING | CLI_BIT(PLAN), "", "SIZE", 0, 0, CLI_COMMON, "Machine", \
+X(MEM_LIMIT, "mem-limit", 0, SIZE, CLI_COMPUTING | CLI_BIT(PLAN), "", "SIZE", \
+  0, 0, CLI_COMMON, "Machine", \
   "memory that may be used, such as 64GiB (default: what the machine has)") \
-X(SEQUENCES, "sequences", 0, COUNT, CLI_BIT(PLAN), "", "N", 1, 65536, CLI_COMMON, "Plan", \
+X(SEQUENCES, "sequences", 0, COUNT, CLI_BIT(PLAN), "", "N", \
+  1, 65536, CLI_COMMON, "Plan", \
   "sequences in memory at once (default: 1)") \
-X(EXPERT_BITS, "expert-bits", 0, CHOICE, CLI_BIT(PLAN), "", "16|8|4", 0, 0, CLI_COMMON, "Plan", \
+X(EXPERT_BITS, "expert-bits", 0, CHOICE, CLI_BIT(PLAN), "", "16|8|4", \
+  0, 0, CLI_COMMON, "Plan", \
   "bits of a routed expert's weight (default: as stored)") \
-X(DENSE_BITS, "dense-bits", 0, CHOICE, CLI_BIT(PLAN), "", "16|8|4", 0, 0, CLI_COMMON, "Plan", \
+X(DENSE_BITS, "dense-bits", 0, CHOICE, CLI_BIT(PLAN), "", "16|8|4", \
+  0, 0, CLI_COMMON, "Plan", \
   "bits of a weight of every other large matrix (default: as stored)") \
-X(NGRAM_BITS, "ngram-bits", 0, CHOICE, CLI_BIT(PLAN), "", "16|8|4", 0, 0, 0, "Plan", \
+X(NGRAM_BITS, "ngram-bits", 0, CHOICE, CLI_BIT(PLAN), "", "16|8|4", \
+  0, 0, 0, "Plan", \
   "bits of a value of the n-gram table (default: as stored)") \
-X(KV_BITS, "kv-bits", 0, CHOICE, CLI_BIT(PLAN), "", "32|16", 0, 0, 0, "Plan", \
+X(KV_BITS, "kv-bits", 0, CHOICE, CLI_BIT(PLAN), "", "32|16", \
+  0, 0, 0, "Plan", \
   "bits of a key's or value's element (default: as the engine keeps them)") \
-X(OUT, "out", 'o', TEXT, CLI_BIT(LOGITS), "", "FILE", 0, 0, CLI_COMMON, "Forward", \
+X(OUT, "out", 'o', TEXT, CLI_BIT(LOGITS), "", "FILE", \
+  0, 0, CLI_COMMON, "Forward", \
   "safetensors file to write") \
-X(SPLIT, "split", 0, TEXT, CLI_BIT(LOGITS) | CLI_BIT(VERIFY), "", "N,N,...", 0, 0, CLI_COMMON, "Forward", \
+X(SPLIT, "split", 0, TEXT, CLI_BIT(LOGITS) | CLI_BIT(VERIFY), "", "N,N,...", \
+  0, 0, CLI_COMMON, "Forward", \
   "feed the ids in pieces of these lengths, which must add up; never changes a result") \
-X(TRACE, "trace", 0, FLAG, CLI_BIT(LOGITS), "", "", 0, 0, CLI_COMMON, "Forward", \
+X(TRACE, "trace", 0, FLAG, CLI_BIT(LOGITS), "", "", \
+  0, 0, CLI_COMMON, "Forward", \
   "also write the values inside the model") \
-X(TOGETHER, "together", 0, FLAG, CLI_BIT(LOGITS) | CLI_BIT(VERIFY), "", "", 0, 0, 0, "Forward", \
+X(TOGETHER, "together", 0, FLAG, CLI_BIT(LOGITS) | CLI_BIT(VERIFY), "", "", \
+  0, 0, 0, "Forward", \
   "all rows in one forward instead of one after the other; never changes a result") \
-X(GOLDEN, "golden", 0, TEXT, CLI_BIT(VERIFY), "", "FILE", 0, 0, CLI_COMMON, "Comparison", \
+X(GOLDEN, "golden", 0, TEXT, CLI_BIT(VERIFY), "", "FILE", \
+  0, 0, CLI_COMMON, "Comparison", \
   "safetensors file with ids and the values they should give") \
-X(CASE, "case", 0, TEXT, CLI_BIT(VERIFY), "", "FILE", 0, 0, 0, "Comparison", \
+X(CASE, "case", 0, TEXT, CLI_BIT(VERIFY), "", "FILE", \
+  0, 0, 0, "Comparison", \
   "JSON file with the tolerances (default: case.json beside the golden file)") \
-X(ATOL, "atol", 0, NUMBER, CLI_BIT(VERIFY), "", "A", 0, 1e30, CLI_COMMON, "Comparison", \
+X(ATOL, "atol", 0, NUMBER, CLI_BIT(VERIFY), "", "A", \
+  0, 1e30, CLI_COMMON, "Comparison", \
   "absolute tolerance instead of the case's") \
-X(RTOL, "rtol", 0, NUMBER, CLI_BIT(VERIFY), "", "R", 0, 1e30, CLI_COMMON, "Comparison", \
+X(RTOL, "rtol", 0, NUMBER, CLI_BIT(VERIFY), "", "R", \
+  0, 1e30, CLI_COMMON, "Comparison", \
   "relative tolerance instead of the case's") \
-X(SCALE, "scale", 0, NUMBER, CLI_BIT(VERIFY), "", "X", 0, 1e30, 0, "Comparison", \
+X(SCALE, "scale", 0, NUMBER, CLI_BIT(VERIFY), "", "X", \
+  0, 1e30, 0, "Comparison", \
   "multiply both tolerances (default: 1)") \
-X(JSON, "json", 0, FLAG, CLI_WORKING & ~(CLI_BIT(CHAT) | CLI_BIT(LOGITS)), "", "", 0, 0, CLI_COMMON, "Output", \
+X(JSON, "json", 0, FLAG, CLI_WORKING & ~(CLI_BIT(CHAT) | CLI_BIT(LOGITS)), "", "", \
+  0, 0, CLI_COMMON, "Output", \
   "print one JSON value for programs to read") \
-X(IDS, "ids", 0, FLAG, CLI_BIT(TOKENIZE), "", "", 0, 0, CLI_COMMON, "Output", \
+X(IDS, "ids", 0, FLAG, CLI_BIT(TOKENIZE), "", "", \
+  0, 0, CLI_COMMON, "Output", \
   "print the ids only, as a JSON array") \
-X(LOGPROBS, "logprobs", 0, COUNT, CLI_BIT(RUN), "", "K", 1, 1000, 0, "Output", \
-  "log-probabilities of each chosen token and the K likeliest, within --json or in --logprobs-out") \
-X(LOGPROBS_OUT, "logprobs-out", 0, TEXT, CLI_BIT(RUN), "", "FILE", 0, 0, 0, "Output", \
+X(LOGPROBS, "logprobs", 0, COUNT, CLI_BIT(RUN), "", "K", \
+  1, 1000, 0, "Output", \
+  "log-probabilities of each chosen token and the K likeliest, within --json or in " \
+  "--logprobs-out") \
+X(LOGPROBS_OUT, "logprobs-out", 0, TEXT, CLI_BIT(RUN), "", "FILE", \
+  0, 0, 0, "Output", \
   "write them to FILE, one JSON object a line") \
-X(STATS, "stats", 0, FLAG, CLI_SAMPLING, "--show-timings", "", 0, 0, CLI_LIVE, "Output", \
+X(STATS, "stats", 0, FLAG, CLI_SAMPLING, "--show-timings", "", \
+  0, 0, CLI_LIVE, "Output", \
   "show speed at the end on standard error (default: when that is a terminal)") \
-X(COLOR, "color", 0, CHOICE, CLI_BIT(CHAT) | CLI_BIT(VERIFY), "--colors", "auto|on|off", 0, 0, 0, "Output", \
+X(COLOR, "color", 0, CHOICE, CLI_BIT(CHAT) | CLI_BIT(VERIFY), "--colors", "auto|on|off", \
+  0, 0, 0, "Output", \
   "colours (default: auto, which obeys NO_COLOR)") \
-X(NO_PROGRESS, "no-progress", 0, FLAG, CLI_COMPUTING, "", "", 0, 0, 0, "Output", \
+X(NO_PROGRESS, "no-progress", 0, FLAG, CLI_COMPUTING, "", "", \
+  0, 0, 0, "Output", \
   "no progress bars") \
-X(QUIET, "quiet", 'q', FLAG, CLI_COMPUTING, "", "", 0, 0, 0, "Output", \
+X(QUIET, "quiet", 'q', FLAG, CLI_COMPUTING, "", "", \
+  0, 0, 0, "Output", \
   "no progress bars, figures or greeting") \
-X(VERBOSE, "verbose", 'v', FLAG, CLI_COMPUTING, "", "", 0, 0, 0, "Output", \
+X(VERBOSE, "verbose", 'v', FLAG, CLI_COMPUTING, "", "", \
+  0, 0, 0, "Output", \
   "say on standard error what was loaded and how") \
-X(SETTINGS, "config", 0, TEXT, CLI_WORKING & ~CLI_BIT(PLAN), "", "FILE", 0, 0, CLI_NOT_IN_FILE, "General", \
+X(SETTINGS, "config", 0, TEXT, CLI_WORKING & ~CLI_BIT(PLAN), "", "FILE", \
+  0, 0, CLI_NOT_IN_FILE, "General", \
   "settings file (default: $XDG_CONFIG_HOME/flashnext/config.ini)")
 /* clang-format on */
 

@@ -89,8 +89,7 @@ static fn_status store_size(cli_value *value, const char *shown, const char *tex
     double factor = 1.0;
     bool good = end != NULL && isfinite(number);
     if (good && *end != 0 && strcmp(end, "B") != 0) {
-        char letter = *end >= 'a' && *end <= 'z' ? (char)(*end - 'a' + 'A') : *end;
-        const char *unit = strchr(units, letter);
+        const char *unit = strchr(units, cli_upper(*end));
         /* 1 GB is 10^9 bytes; 1 GiB, and 1 G as everyone means it, 2^30. */
         bool decimal = strcmp(end + 1, "B") == 0;
         good = unit != NULL && (decimal || cli_choice_has("iB|ib|i", end + 1) || end[1] == 0);

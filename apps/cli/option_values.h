@@ -7,8 +7,9 @@
 
 #include "cli/options.h"
 
-/* Stores text (NULL: a flag given without value). shown names the option in messages ("--temp"). A
- * list is added to when it came from the same source, else it starts anew. Fails with FN_E_USAGE. */
+/* Stores text (NULL: a flag given without value). shown names the option in messages ("--temp").
+ * A list is added to when it came from the same source, else it starts anew. Fails with
+ * FN_E_USAGE. */
 fn_status cli_value_store(cli_value *value, const cli_option *option, const char *shown,
                           const char *text, cli_source source, fn_error *err);
 void cli_value_clear(cli_value *value);

@@ -1,6 +1,5 @@
 #include "cli/options.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +26,7 @@ const cli_command_info cli_command_table[] = {
 #undef CLI_COMMAND_ROW
 };
 
-/* ---- names ---------------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------------ */
 
 bool cli_option_applies(cli_option_id id, cli_command command) {
     return (cli_option_table[id].commands >> command & 1u) != 0;
@@ -52,7 +51,10 @@ const char *cli_command_nearest(const char *name) {
 void cli_option_environment(cli_option_id id, char *out, size_t size) {
     (void)snprintf(out, size, "FLASHNEXT_%s", cli_option_table[id].name);
     for (char *c = out; *c != 0; c++) {
-        *c = *c == '-' ? '_' : *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c;
+        if (*c == '-') {
+            *c = '_';
+        }
+        *c = cli_upper(*c);
     }
 }
 
@@ -141,7 +143,7 @@ static fn_status unknown_flag(cli_command command, const char *flag, size_t n, f
     return FN_E_USAGE;
 }
 
-/* ---- the command line ------------------------------------------------------------------------ */
+/* ---- the command line ------------------------------------------------------------------- */
 
 typedef struct arg_reader {
     const char *const *argv; /* [argc] */
@@ -230,7 +232,7 @@ static fn_status read_arguments(cli_options *out, int argc, const char *const *a
     return status;
 }
 
-/* ---- environment and settings file --------------------------------------------------------------- */
+/* ---- environment and settings file ------------------------------------------------------ */
 
 static fn_status read_environment(cli_options *out, fn_error *err) {
     for (int i = 0; i < CLI_N_OPTIONS; i++) {
@@ -329,7 +331,7 @@ static fn_status read_settings(cli_options *out, fn_error *err) {
     return status;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------ */
+/* ---- the whole -------------------------------------------------------------------------- */
 
 fn_status cli_options_parse(cli_command command, int argc, const char *const *argv,
                             cli_options *out, fn_error *err) {

@@ -94,15 +94,15 @@ typedef struct cli_options {
     bool version;
 } cli_options;
 
-/* Reads arguments argv [argc] (those after the command), then the environment, then the settings file,
- * each only where nothing above it spoke. Fails with FN_E_USAGE, FN_E_IO (a settings file named by the
- * user cannot be read). Free out in either case. */
+/* Reads arguments argv [argc] (those after the command), then the environment, then the settings
+ * file, each only where nothing above it spoke. Fails with FN_E_USAGE, FN_E_IO (a settings file
+ * named by the user cannot be read). Free out in either case. */
 fn_status cli_options_parse(cli_command command, int argc, const char *const *argv,
                             cli_options *out, fn_error *err);
 void cli_options_free(cli_options *options);
 
-/* Sets one option by its long flag or an alias, as /set and the settings file do. NULL for text: a flag
- * without a value. Fails with FN_E_USAGE. */
+/* Sets one option by its long flag or an alias, as /set and the settings file do. NULL for text:
+ * a flag without a value. Fails with FN_E_USAGE. */
 fn_status cli_options_set(cli_options *options, const char *name, const char *text,
                           cli_source source, fn_error *err);
 /* Back to "not given". */

@@ -9,7 +9,8 @@
 
 /* $XDG_CONFIG_HOME/flashnext/config.ini, or under ~/.config; NULL without a home. */
 char *cli_path_settings(void);
-/* $XDG_STATE_HOME/flashnext/history, or under ~/.local/state; its directory is made. NULL: not possible. */
+/* $XDG_STATE_HOME/flashnext/history, or under ~/.local/state; its directory is made. NULL: not
+ * possible. */
 char *cli_path_history(void);
 /* The first of $FLASHNEXT_HOME/models/demo and models/demo that exists; NULL: none. */
 char *cli_path_demo(void);

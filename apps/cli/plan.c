@@ -14,7 +14,7 @@ static double gib(const json_t *root, const char *path) {
     return cli_json_number(root, path) / GIB;
 }
 
-/* ---- the published estimate ------------------------------------------------------------------------- */
+/* ---- the published estimate ------------------------------------------------------------- */
 
 static void print_textbook(const json_t *root) {
     const json_t *book = cli_json_at(root, "textbook");
@@ -42,7 +42,7 @@ static void print_textbook(const json_t *root) {
            cli_json_number(book, "read_per_token.int8_trunk_int4_experts") * 1e-9);
 }
 
-/* ---- what this engine does ----------------------------------------------------------------------------- */
+/* ---- what this engine does -------------------------------------------------------------- */
 
 /* Right-aligned bytes, "-" for none. */
 static void print_cell(uint64_t bytes) {
@@ -50,7 +50,8 @@ static void print_cell(uint64_t bytes) {
     printf(" %12s", bytes > 0 ? cli_bytes(bytes, text, sizeof text) : "-");
 }
 
-/* reads: what the class reads with its scales; they have a row of their own in the other columns only. */
+/* reads: what the class reads with its scales; they have a row of their own in the other columns
+ * only. */
 static void print_class(const char *name, const json_t *line) {
     uint64_t params = cli_json_whole(line, "params");
     printf("  %-16s %16llu", name, (unsigned long long)params);
@@ -146,7 +147,7 @@ static void print_plan(const json_t *root) {
     print_verdict(root);
 }
 
-/* ---- the command ------------------------------------------------------------------------------------------ */
+/* ---- the command ------------------------------------------------------------------------ */
 
 static int bits(const cli_options *options, cli_option_id id) {
     const char *text = cli_text(options, id);

@@ -35,9 +35,9 @@ static void draw(const char *stage, uint64_t done, uint64_t total, double second
     double share = (double)done / (double)total;
     int filled = (int)(share * BAR_WIDTH);
     char bar[BAR_WIDTH + 1];
-    for (int i = 0; i < BAR_WIDTH; i++) {
-        bar[i] = i < filled ? '=' : i == filled ? '>' : ' ';
-    }
+    memset(bar, ' ', BAR_WIDTH);
+    memset(bar, '=', (size_t)filled);
+    bar[filled] = '>'; /* done < total, so filled < BAR_WIDTH */
     bar[BAR_WIDTH] = 0;
     double rate = (double)done / seconds;
     double left = rate > 0.0 ? (double)(total - done) / rate : 0.0;

@@ -1,6 +1,7 @@
 /* cli/report.h - failures, exit codes, and the one line people read about them.
  *
- * Path:     fn_status and fn_error of the library, mistakes in arguments -> [this] -> stderr, exit code
+ * Path:     fn_status and fn_error of the library, mistakes in arguments -> [this] -> stderr,
+ *           exit code
  * Threads:  any. */
 #ifndef CLI_REPORT_H
 #define CLI_REPORT_H

@@ -14,8 +14,8 @@ typedef struct cli_sampling {
     bool random_seed;    /* drawn here: worth telling */
 } cli_sampling;
 
-/* What the options set replaces a default; without a seed a random one is drawn. vocab bounds the ids
- * of --logit-bias. Fails with FN_E_USAGE. */
+/* What the options set replaces a default; without a seed a random one is drawn. vocab bounds
+ * the ids of --logit-bias. Fails with FN_E_USAGE. */
 fn_status cli_sampling_make(const cli_options *options, const fn_text *text, size_t vocab,
                             cli_sampling *out, fn_error *err);
 void cli_sampling_free(cli_sampling *sampling);

@@ -8,25 +8,25 @@
 
 #include "cli/report.h"
 
-/* A handler can reach nothing else, so these are the program's only mutable globals. */
-static volatile sig_atomic_t n_interrupts;
-static volatile sig_atomic_t terminated;
-static char path_to_remove[4096];
-static struct termios typing_shown; /* the terminal as it was */
-static volatile sig_atomic_t typing_hidden;
+/* A signal's handler can reach nothing that is not global. */
+static struct {
+    volatile sig_atomic_t n_interrupts, terminated, typing_hidden;
+    struct termios typing_shown; /* the terminal as it was before typing was hidden */
+    char path_to_remove[4096];
+} shared; /* NOLINT(cppcoreguidelines-avoid-non-const-global-variables) */
 
 void cli_signals_show_typing(void) {
-    if (typing_hidden != 0) {
-        (void)tcsetattr(STDIN_FILENO, TCSANOW, &typing_shown);
-        typing_hidden = 0;
+    if (shared.typing_hidden != 0) {
+        (void)tcsetattr(STDIN_FILENO, TCSANOW, &shared.typing_shown);
+        shared.typing_hidden = 0;
     }
 }
 
 void cli_signals_hide_typing(void) {
-    if (typing_hidden == 0 && tcgetattr(STDIN_FILENO, &typing_shown) == 0) {
-        struct termios hidden = typing_shown;
+    if (shared.typing_hidden == 0 && tcgetattr(STDIN_FILENO, &shared.typing_shown) == 0) {
+        struct termios hidden = shared.typing_shown;
         hidden.c_lflag &= ~(tcflag_t)ECHO;
-        typing_hidden = 1;
+        shared.typing_hidden = 1;
         (void)tcsetattr(STDIN_FILENO, TCSANOW, &hidden);
     }
 }
@@ -43,20 +43,20 @@ static void leave(int code) {
 
 static void on_interrupt(int number) {
     (void)number;
-    if (n_interrupts >= 1) {
+    if (shared.n_interrupts >= 1) {
         leave(CLI_EXIT_INTERRUPTED);
     }
-    n_interrupts = n_interrupts + 1;
+    shared.n_interrupts = shared.n_interrupts + 1;
 }
 
 static void on_terminate(int number) {
     (void)number;
-    terminated = 1;
+    shared.terminated = 1;
 }
 
 static void on_end(int number) {
-    if (path_to_remove[0] != 0) {
-        (void)unlink(path_to_remove);
+    if (shared.path_to_remove[0] != 0) {
+        (void)unlink(shared.path_to_remove);
     }
     leave(number == SIGTERM ? CLI_EXIT_TERMINATED : CLI_EXIT_INTERRUPTED);
 }
@@ -76,17 +76,18 @@ void cli_signals_catch(void) {
 }
 
 void cli_signals_end_removing(const char *path) {
-    (void)snprintf(path_to_remove, sizeof path_to_remove, "%s", path != NULL ? path : "");
+    (void)snprintf(shared.path_to_remove, sizeof shared.path_to_remove, "%s",
+                   path != NULL ? path : "");
     install(SIGINT, on_end);
     install(SIGTERM, on_end);
 }
 
 bool cli_interrupted(void) {
-    return n_interrupts > 0;
+    return shared.n_interrupts > 0;
 }
 
 bool cli_terminated(void) {
-    return terminated != 0;
+    return shared.terminated != 0;
 }
 
 bool cli_stop_asked(void) {
@@ -94,7 +95,7 @@ bool cli_stop_asked(void) {
 }
 
 void cli_interrupt_clear(void) {
-    n_interrupts = 0;
+    shared.n_interrupts = 0;
 }
 
 int cli_signal_exit_code(void) {

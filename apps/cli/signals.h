@@ -3,8 +3,9 @@
  * Path:     the kernel -> [this: two flags] -> progress and event callbacks, the line editor
  * Threads:  the flags may be read anywhere; install and clear from the main thread.
  *
- * The first Ctrl-C only sets a flag: whoever computes looks at it, stops, and keeps its state. A second
- * one before the flag is cleared, ends the program at once with 130. SIGTERM sets its own flag. */
+ * The first Ctrl-C only sets a flag: whoever computes looks at it, stops, and keeps its state. A
+ * second one before the flag is cleared, ends the program at once with 130. SIGTERM sets its own
+ * flag. */
 #ifndef CLI_SIGNALS_H
 #define CLI_SIGNALS_H
 
@@ -12,7 +13,8 @@
 
 /* Interactive programs and those that stop between tokens. */
 void cli_signals_catch(void);
-/* Programs that compute in one piece: both signals end at once, and the file is removed (NULL: none). */
+/* Programs that compute in one piece: both signals end at once, and the file is removed (NULL:
+ * none). */
 void cli_signals_end_removing(const char *path);
 
 bool cli_interrupted(void); /* Ctrl-C since the last clear */

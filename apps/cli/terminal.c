@@ -30,6 +30,7 @@ struct cli_terminal {
     bool had_text; /* when a signal came, something was typed; the editor forgets it */
 };
 
+/* NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): a handler sets it */
 static volatile sig_atomic_t resized;
 
 static void on_resize(int number) {
@@ -55,7 +56,7 @@ bool cli_terminal_colors(const cli_options *options, int fd) {
     return !refused && isatty(fd) && term != NULL && strcmp(term, "dumb") != 0;
 }
 
-/* ---- the editor's callbacks ---------------------------------------------------------------------- */
+/* ---- the editor's callbacks ------------------------------------------------------------- */
 
 static cli_terminal *terminal_of(EditLine *edit) {
     void *data = NULL;
@@ -82,7 +83,8 @@ static bool line_has_text(EditLine *edit) {
     return line->lastchar > line->buffer;
 }
 
-/* Waits for a byte; signals get through only while waiting, so none is missed. -1: a signal came. */
+/* Waits for a byte; signals get through only while waiting, so none is missed. -1: a signal
+ * came. */
 static int read_byte(EditLine *edit, char *out) {
     sigset_t blocked;
     sigset_t before;
@@ -169,7 +171,7 @@ static unsigned char paste(EditLine *edit, int key) {
     return fits ? CC_REFRESH : CC_REFRESH_BEEP;
 }
 
-/* ---- open and close -------------------------------------------------------------------------------- */
+/* ---- open and close --------------------------------------------------------------------- */
 
 static void bind_keys(EditLine *edit) {
     static const wchar_t *const keys[][2] = {
@@ -237,7 +239,7 @@ void cli_terminal_close(cli_terminal *terminal) {
     free(terminal);
 }
 
-/* ---- reading ----------------------------------------------------------------------------------------- */
+/* ---- reading ---------------------------------------------------------------------------- */
 
 static void remember(cli_terminal *terminal, const char *text) {
     if (terminal->history == NULL) {

@@ -31,7 +31,7 @@ static fn_status encode(const cli_options *options, const fn_text *text, const c
     return fn_text_encode(text, bytes, n, !cli_flag(options, CLI_OPT_NO_SPECIAL), out, err);
 }
 
-/* ---- JSON in, JSON out ------------------------------------------------------------------------ */
+/* ---- JSON in, JSON out ------------------------------------------------------------------ */
 
 static fn_status text_to_json(const cli_options *options, const fn_text *text, const json_t *item,
                               size_t index, cli_buffer *out, fn_error *err) {
@@ -130,7 +130,7 @@ static fn_status tokenize_json(const cli_options *options, const fn_text *text, 
     return status;
 }
 
-/* ---- one text, for people ------------------------------------------------------------------------ */
+/* ---- one text, for people --------------------------------------------------------------- */
 
 /* The request of one user's message, with --system and --chat-template-kwargs. */
 static fn_status one_message(const cli_options *options, const cli_buffer *input, char **request,

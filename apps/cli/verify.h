@@ -1,7 +1,9 @@
-/* cli/verify.h - the parts of `flashnext verify`: what is compared, in which order, with which result.
+/* cli/verify.h - the parts of `flashnext verify`: what is compared, in which order, with which
+ * result.
  *
  * Path:     golden file + traced file -> [verify_compare.c: results of every slice] ->
- *           [verify_order.c: first difference on the path of the computation] -> [verify_report.c]
+ *           [verify_order.c: first difference on the path of the computation] ->
+ *           [verify_report.c]
  * Shapes:   a slice is one index of a tensor's first axis: a layer, mostly.
  * Threads:  one at a time.
  * Memory:   a cli_verdict owns everything in it until cli_verdict_free. */
@@ -69,7 +71,8 @@ typedef struct cli_layers {
     bool *ngram;     /* [n] */
 } cli_layers;
 
-/* Compares every tensor of golden that got has too, and notes the others. Fails with FN_E_IO, ... */
+/* Compares every tensor of golden that got has too, and notes the others. Fails with FN_E_IO,
+ * ... */
 fn_status cli_verify_compare(const fn_tensor_file *golden, const fn_tensor_file *got,
                              cli_verdict *verdict, fn_error *err);
 /* Compares ids made by generating; name is what the verdict calls them. */

@@ -47,7 +47,8 @@ static size_t count_of(const uint64_t *dims, size_t n_dims) {
     return n;
 }
 
-/* The axis of recorded positions: 1 of streams [L,S,hc,D], 0 of hidden [S,D]; -1: every position. */
+/* The axis of recorded positions: 1 of streams [L,S,hc,D], 0 of hidden [S,D]; -1: every
+ * position. */
 static int position_axis(const char *name) {
     if (strcmp(name, "streams") == 0) {
         return 1;
@@ -55,7 +56,8 @@ static int position_axis(const char *name) {
     return strcmp(name, "hidden") == 0 ? 0 : -1;
 }
 
-/* Keeps the recorded positions of data, whose dimensions change accordingly. NULL: one is out of range. */
+/* Keeps the recorded positions of data, whose dimensions change accordingly. NULL: one is out of
+ * range. */
 static double *gather(double *data, uint64_t *dims, size_t n_dims, size_t axis,
                       const cli_verdict *verdict) {
     size_t outer = count_of(dims, axis);

@@ -7,8 +7,8 @@
 #include "cli/paths.h"
 #include "cli/verify.h"
 
-/* What one layer computes, in order; `of` says which layers have a slice: every one, those with n-gram
- * memory, with attention, with a delta net. */
+/* What one layer computes, in order; `of` says which layers have a slice: every one, those with
+ * n-gram memory, with attention, with a delta net. */
 typedef enum layer_kind { EVERY_LAYER, NGRAM_LAYERS, ATTENTION_LAYERS, DELTA_LAYERS } layer_kind;
 static const struct {
     const char *name;
