@@ -110,7 +110,7 @@ void fn_pool_run(fn_pool *pool, fn_job job, void *ctx) {
     wait_for_workers(pool);
 }
 
-static size_t allowed_cpus(void) {
+size_t fn_pool_default_threads(void) {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) != 0) {
         return 1;
@@ -122,7 +122,7 @@ static size_t allowed_cpus(void) {
 fn_status fn_pool_create(size_t threads, fn_pool **out, fn_error *err) {
     *out = NULL;
     if (threads == 0) {
-        threads = allowed_cpus();
+        threads = fn_pool_default_threads();
     }
     if (threads > 1024) {
         return fn_fail(err, FN_E_USAGE, "threads: found %zu, expected at most 1024", threads);

@@ -14,6 +14,9 @@ typedef struct fn_pool fn_pool;
 /* Called once on each of n_threads threads, thread = 0 .. n_threads - 1. */
 typedef void (*fn_job)(void *ctx, size_t thread, size_t n_threads);
 
+/* CPUs this process may run on. */
+size_t fn_pool_default_threads(void);
+
 /* threads 0: as many as the process may use. Fails with FN_E_NOMEM or FN_E_FAILED. */
 FN_NODISCARD fn_status fn_pool_create(size_t threads, fn_pool **out, fn_error *err);
 void fn_pool_destroy(fn_pool *pool);

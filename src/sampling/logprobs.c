@@ -5,7 +5,8 @@
 #include "sampling/portable_math.h"
 #include "sampling/select.h"
 
-/* log-probability of x = x - max - log_sum; where max is +inf: -log_sum for +inf, -inf for others. */
+/* log-probability of x = x - max - log_sum; where max is +inf: -log_sum for +inf, -inf for the
+ * others. */
 typedef struct normaliser {
     float max;
     double log_sum;

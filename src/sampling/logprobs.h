@@ -11,10 +11,10 @@
 
 #include "base/status.h"
 
-/* *logprob of id, and the n_top best into top [n_top], best first (ties: lower id). Where fewer than
- * n_top have a probability above 0 the rest get id -1 and -inf. If some logits are +inf they share
- * all probability. Fails with FN_E_NUMERIC if a logit is NaN or all are -inf, FN_E_RANGE if id is
- * outside of the vocabulary. */
+/* *logprob of id, and the n_top best into top [n_top], best first (ties: lower id). Where fewer
+ * than n_top have a probability above 0 the rest get id -1 and -inf. If some logits are +inf they
+ * share all probability. Fails with FN_E_NUMERIC if a logit is NaN or all are -inf, FN_E_RANGE if
+ * id is outside of the vocabulary. */
 FN_NODISCARD fn_status fn_logprobs(const float *logits, size_t vocab, int32_t id, float *logprob,
                                    fn_token_logprob *top, size_t n_top, fn_error *err);
 

@@ -2,7 +2,7 @@
 
 #include "sampling/portable_math.h"
 
-/* A bijection of 64 bits in which every input bit reaches every output bit (splitmix64's finish). */
+/* A bijection of 64 bits: every input bit reaches every output bit (the finish of splitmix64). */
 static uint64_t mix(uint64_t x) {
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;

@@ -24,8 +24,9 @@
  *                     of fn_plan_line, in the order of FN_PLAN_CLASS_MAP, empty classes left out
  *     total           the same fields, summed
  *     dense           {params, stored}: all but routed experts, n-gram tables, MTP and vision
- *     active          {params, with_head}: numbers one token multiplies by, without and with head
- *     state           [{name, bytes}]: one sequence's, every part of state/state.h
+ *     active          {params, experts, dense_with_head}: numbers that one token multiplies by, the
+ *                     head not among `params`
+ *     state           [{name, bytes}]: one sequence's, every part of state/state.h, then the rest
  *     state_per_sequence, scratch
  *     resident        weights + scales + sequences * state_per_sequence + scratch
  *     read_per_token  {weights, scales, state, total}: a decode step at full context
