@@ -67,7 +67,8 @@ static size_t complete_blocks(const fn_step *s, size_t visible) {
 
 /* Whether a query must choose: more complete blocks than the budget holds. */
 static bool must_choose(const fn_step *s, size_t visible) {
-    return complete_blocks(s, visible) > s->shape->index_budget / s->shape->index_ratio;
+    return s->shape->has_indexer &&
+           complete_blocks(s, visible) > s->shape->index_budget / s->shape->index_ratio;
 }
 
 /* The positions row r reads, into the thread's list. scores: of its complete blocks, if it must choose. */
