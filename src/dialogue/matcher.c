@@ -60,7 +60,7 @@ void fn_matcher_destroy(fn_matcher *m) {
     if (m == NULL) {
         return;
     }
-    for (size_t i = 0; i < m->n; i++) {
+    for (size_t i = 0; m->patterns != NULL && i < m->n; i++) {
         fn_free(m->patterns[i].text);
         fn_free(m->patterns[i].shorter);
     }

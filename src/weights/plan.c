@@ -86,7 +86,7 @@ static void add_halves(fn_plan_line *line, int bits, uint64_t rows, uint64_t col
     uint64_t scales = 0;
     if (kind == FN_MATRIX_INT4 || kind == FN_MATRIX_INT8) {
         uint64_t groups = (cols + FN_GROUP_DEFAULT - 1) / FN_GROUP_DEFAULT;
-        scales = FN_PRODUCT(fn_matrix_tiles(rows), groups, FN_TILE * 2);
+        scales = FN_PRODUCT(fn_matrix_tiles(rows), groups, (uint64_t)FN_TILE * 2);
     }
     grow(&line->params, n);
     grow(&line->stored, b != NULL ? fn_saturate_add(a->bytes, b->bytes) : stored_bytes(a, n));
@@ -176,6 +176,9 @@ static void add_routed(planner *p, const fn_bound_layer *b) {
     bool single = b->expert_gate != NULL;
     bool stacked = b->experts_gate_up != NULL;
     fn_plan_line layer = {0};
+    if (s->n_experts == 0) {
+        return;
+    }
     for (size_t e = 0; e < s->n_experts; e++) {
         const fn_tensor *up = single ? b->expert_up[e] : NULL;
         add_halves(&layer, bits, 2 * s->expert_width, s->hidden,

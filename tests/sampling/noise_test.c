@@ -11,7 +11,7 @@
 #include "sampling/portable_math.h"
 
 static double ulps(double value, double expected) {
-    return fabs(value - expected) / (nextafter(fabs(expected), INFINITY) - fabs(expected));
+    return fabs(value - expected) / (nextafter(fabs(expected), (double)INFINITY) - fabs(expected));
 }
 
 static void logarithm_and_exponential_agree_with_libm(void **state) {
