@@ -67,10 +67,10 @@ FN_API const char *fn_version(void);
 typedef struct fn_text fn_text;
 
 typedef struct fn_text_options {
-    const char *model_dir;          /* has tokenizer.json, chat_template.jinja, generation_config.json */
-    const char *tokenizer_path;     /* instead of model_dir's, or NULL */
-    const char *template_path;      /* instead of model_dir's, or NULL */
-    bool need_tokenizer;            /* a missing tokenizer is an error */
+    const char *model_dir; /* has tokenizer.json, chat_template.jinja, generation_config.json */
+    const char *tokenizer_path; /* instead of model_dir's, or NULL */
+    const char *template_path;  /* instead of model_dir's, or NULL */
+    bool need_tokenizer;        /* a missing tokenizer is an error */
 } fn_text_options;
 
 /* Ids in memory of the library: fn_ids_free. */
@@ -90,8 +90,8 @@ FN_API bool fn_text_has_template(const fn_text *text);
 FN_API fn_status fn_text_encode(const fn_text *text, const char *bytes, size_t n, bool allow_added,
                                 fn_ids *out, fn_error *err);
 /* The text of ids, whole; special tokens left out if asked. *out is freed with fn_string_free. */
-FN_API fn_status fn_text_decode(const fn_text *text, const int32_t *ids, size_t n, bool skip_special,
-                                char **out, size_t *out_n, fn_error *err);
+FN_API fn_status fn_text_decode(const fn_text *text, const int32_t *ids, size_t n,
+                                bool skip_special, char **out, size_t *out_n, fn_error *err);
 FN_API void fn_string_free(char *string);
 /* The bytes one id stands for (lent), NULL if the vocabulary has no such id. */
 FN_API const char *fn_text_token(const fn_text *text, int32_t id, size_t *n);
@@ -102,8 +102,9 @@ FN_API bool fn_text_is_special(const fn_text *text, int32_t id);
  * add_generation_prompt? (true)}. prompt is freed with fn_string_free; ids (NULL allowed) are its encoding.
  * safe_content: what users wrote is encoded without added tokens. An error raised by the template is
  * FN_E_FAILED with exactly its message. */
-FN_API fn_status fn_text_render(const fn_text *text, const char *request, size_t n, bool safe_content,
-                                char **prompt, size_t *prompt_n, fn_ids *ids, fn_error *err);
+FN_API fn_status fn_text_render(const fn_text *text, const char *request, size_t n,
+                                bool safe_content, char **prompt, size_t *prompt_n, fn_ids *ids,
+                                fn_error *err);
 
 /* ---- sampling ----------------------------------------------------------------------------------- */
 
@@ -115,13 +116,13 @@ typedef struct fn_logit_bias {
 /* Order: bias, penalties, temperature, top-k, top-p, min-p, choice. Position t of seed s draws its noise
  * from a counter hash of (s, t, token id): one seed, one text, whatever batch, threads or drafter. */
 typedef struct fn_sampling {
-    float temperature;         /* 0: greedy */
-    int32_t top_k;             /* 0: off */
-    float top_p;               /* 1: off */
-    float min_p;               /* 0: off */
-    float repetition_penalty;  /* 1: off; counts prompt and answer, once per token */
-    float presence_penalty;    /* 0: off; answer only */
-    float frequency_penalty;   /* 0: off; answer only */
+    float temperature;        /* 0: greedy */
+    int32_t top_k;            /* 0: off */
+    float top_p;              /* 1: off */
+    float min_p;              /* 0: off */
+    float repetition_penalty; /* 1: off; counts prompt and answer, once per token */
+    float presence_penalty;   /* 0: off; answer only */
+    float frequency_penalty;  /* 0: off; answer only */
     uint64_t seed;
     const fn_logit_bias *bias; /* [n_bias] */
     size_t n_bias;
@@ -148,13 +149,13 @@ typedef struct fn_engine_options {
     const char *model_dir;
     const char *tokenizer_path, *template_path; /* overrides, or NULL */
     fn_precision precision;
-    const char *isa;        /* "ref", "avx2", "avx512"; NULL: the best this CPU has */
-    size_t threads;         /* 0: every CPU of the process's affinity mask */
-    size_t context;         /* tokens a session can hold; 0: the model's maximum */
-    size_t sessions;        /* sessions reserved for, at least 1; more may be made while memory lasts */
-    size_t chunk;           /* prompt tokens in one forward; 0: 512 */
-    uint64_t mem_limit;     /* bytes; 0: what the machine has */
-    fn_progress progress;   /* or NULL */
+    const char *isa;    /* "ref", "avx2", "avx512"; NULL: the best this CPU has */
+    size_t threads;     /* 0: every CPU of the process's affinity mask */
+    size_t context;     /* tokens a session can hold; 0: the model's maximum */
+    size_t sessions;    /* sessions reserved for, at least 1; more may be made while memory lasts */
+    size_t chunk;       /* prompt tokens in one forward; 0: 512 */
+    uint64_t mem_limit; /* bytes; 0: what the machine has */
+    fn_progress progress; /* or NULL */
     void *progress_ud;
 } fn_engine_options;
 
@@ -187,7 +188,8 @@ FN_API const int32_t *fn_session_ids(const fn_session *session, size_t *n);
 
 /* Reads ids [n] after what is there. Fails with FN_E_RANGE (id or context limit; nothing was read),
  * FN_E_CANCELLED (what was read stays: fn_session_length tells). */
-FN_API fn_status fn_session_append(fn_session *session, const int32_t *ids, size_t n, fn_error *err);
+FN_API fn_status fn_session_append(fn_session *session, const int32_t *ids, size_t n,
+                                   fn_error *err);
 
 /* Makes the session hold exactly ids [n], n >= 1: keeps what agrees up to the longest state it has kept,
  * reads the rest. *reused (NULL allowed): ids that were not read again. */
@@ -199,14 +201,16 @@ FN_API fn_status fn_session_logits(fn_session *session, const float **logits, fn
 
 /* The state here, to come back to; costs no copy. A recurrence cannot be truncated: */
 FN_API fn_status fn_session_snapshot(fn_session *session, fn_snapshot **out, fn_error *err);
-FN_API fn_status fn_session_restore(fn_session *session, const fn_snapshot *snapshot, fn_error *err);
+FN_API fn_status fn_session_restore(fn_session *session, const fn_snapshot *snapshot,
+                                    fn_error *err);
 FN_API void fn_snapshot_free(fn_snapshot *snapshot);
 /* fails with FN_E_UNSUPPORTED and says so, unless n is the length. */
 FN_API fn_status fn_session_truncate(fn_session *session, size_t n, fn_error *err);
 
 /* The whole session in a file with version and fingerprint; load refuses what differs (FN_E_MODEL). */
 FN_API fn_status fn_session_save(const fn_session *session, const char *path, fn_error *err);
-FN_API fn_status fn_session_load(fn_engine *engine, const char *path, fn_session **out, fn_error *err);
+FN_API fn_status fn_session_load(fn_engine *engine, const char *path, fn_session **out,
+                                 fn_error *err);
 
 /* ---- generation --------------------------------------------------------------------------------- */
 
@@ -233,13 +237,14 @@ typedef struct fn_event {
 
 typedef struct fn_generation {
     fn_sampling sampling;
-    size_t max_tokens;          /* 0: until the context is full */
-    size_t min_tokens;          /* end tokens are not eligible before */
-    bool ignore_end;            /* end tokens stay eligible and do not stop */
-    bool starts_in_thought;     /* the prompt ended inside <think> */
-    const char *const *stop;    /* [n_stop] strings; the text ends before the first that appears in the answer */
+    size_t max_tokens;      /* 0: until the context is full */
+    size_t min_tokens;      /* end tokens are not eligible before */
+    bool ignore_end;        /* end tokens stay eligible and do not stop */
+    bool starts_in_thought; /* the prompt ended inside <think> */
+    const char *const
+        *stop; /* [n_stop] strings; the text ends before the first that appears in the answer */
     size_t n_stop;
-    size_t n_logprobs;          /* alternatives per token in FN_EVENT_TOKEN; 0: none are computed */
+    size_t n_logprobs; /* alternatives per token in FN_EVENT_TOKEN; 0: none are computed */
     bool (*on_event)(void *ud, const fn_event *event); /* false: stop here (finish is CANCELLED) */
     void *ud;
 } fn_generation;
@@ -248,8 +253,8 @@ typedef enum fn_finish { FN_FINISH_STOP, FN_FINISH_LENGTH, FN_FINISH_CANCELLED }
 
 typedef struct fn_generated {
     fn_finish finish;
-    int32_t end_id;             /* the end token that stopped it, or -1 */
-    size_t n_ids;               /* chosen ids, the end token among them; the last n_ids of fn_session_ids */
+    int32_t end_id; /* the end token that stopped it, or -1 */
+    size_t n_ids;   /* chosen ids, the end token among them; the last n_ids of fn_session_ids */
     size_t n_thinking_ids;
     double first_seconds, seconds; /* until the first id; all */
 } fn_generated;

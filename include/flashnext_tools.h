@@ -34,8 +34,9 @@ FN_API fn_status fn_tensor_file_read(const fn_tensor_file *file, const char *nam
  * The file gets its name only when finish succeeds. */
 typedef struct fn_tensor_writer fn_tensor_writer;
 FN_API fn_status fn_tensor_writer_create(const char *path, fn_tensor_writer **out, fn_error *err);
-FN_API fn_status fn_tensor_writer_declare(fn_tensor_writer *writer, const char *name, const char *dtype,
-                                          const uint64_t *dims, size_t n_dims, fn_error *err);
+FN_API fn_status fn_tensor_writer_declare(fn_tensor_writer *writer, const char *name,
+                                          const char *dtype, const uint64_t *dims, size_t n_dims,
+                                          fn_error *err);
 FN_API fn_status fn_tensor_writer_append(fn_tensor_writer *writer, const void *bytes, size_t n,
                                          fn_error *err);
 FN_API fn_status fn_tensor_writer_finish(fn_tensor_writer *writer, fn_error *err); /* frees it */
@@ -66,12 +67,12 @@ FN_API fn_status fn_plan(const fn_plan_options *options, char **json, fn_error *
 
 /* One tensor of a traced forward, float32 or integers as doubles; called in a fixed order. */
 typedef struct fn_trace_options {
-    const int32_t *ids;    /* [rows, length] */
+    const int32_t *ids; /* [rows, length] */
     size_t rows, length;
-    const size_t *split;   /* [n_split], sums to length; NULL: one piece */
+    const size_t *split; /* [n_split], sums to length; NULL: one piece */
     size_t n_split;
-    bool together;         /* all rows in one forward (true) or one after the other */
-    bool trace;            /* also the intermediate values */
+    bool together; /* all rows in one forward (true) or one after the other */
+    bool trace;    /* also the intermediate values */
 } fn_trace_options;
 
 /* Runs the ids from an empty state and writes `logits` [B,T,V] float32 and, with trace, the tensors of the
@@ -90,11 +91,12 @@ typedef struct fn_perplexity_options {
 } fn_perplexity_options;
 
 typedef struct fn_perplexity {
-    size_t positions;      /* predictions scored: every id of a window but its first */
-    double nll, nll_error; /* mean of -ln p(next id) and its standard error; perplexity = exp(nll) */
+    size_t positions; /* predictions scored: every id of a window but its first */
+    double nll,
+        nll_error; /* mean of -ln p(next id) and its standard error; perplexity = exp(nll) */
     /* with a reference, P the reference's distribution and Q this run's: */
-    double kl, kl_max;     /* mean and largest sum of P ln(P / Q), in nats */
-    double same_top;       /* share of positions with the same best id */
+    double kl, kl_max; /* mean and largest sum of P ln(P / Q), in nats */
+    double same_top;   /* share of positions with the same best id */
     double reference_nll;
     double logit_error, logit_error_max; /* mean and largest |difference| of a logit */
 } fn_perplexity;
