@@ -48,7 +48,11 @@ ctest_of() {
 build_preset() {
     say "building: $1"
     configure "$@"
-    quietly "$root/build/$1.log" ninja -C "$root/build/$1" || die "the $1 build failed"
+    if ! quietly "$root/build/$1.log" ninja --quiet -C "$root/build/$1"; then
+        say "run: the $1 build failed"
+        echo "0 passed, 1 failed"
+        exit 1
+    fi
 }
 
 pytest_of() {
