@@ -109,6 +109,7 @@ slow_checks() {
     if [ -x /usr/bin/qemu-x86_64 ]; then
         check emulated-avx2 check_emulated Haswell avx2
         check emulated-ref check_emulated Nehalem ref
+        check emulated-kernels tests/kernels/qemu_check.sh build/release
     else
         skip emulated "no qemu-x86_64"
     fi

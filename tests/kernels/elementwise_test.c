@@ -329,10 +329,26 @@ static void results_may_replace_their_inputs(void **state) {
     }
 }
 
+/* Terms that underflow to -0 leave -0 in their lanes; lanes beyond the end must not add a +0. */
+static void a_short_end_does_not_touch_the_other_lanes(void **state) {
+    (void)state;
+    const fn_kernels *tables[FN_ISA_COUNT];
+    size_t count = available_tables(tables);
+    float a[40], b[40];
+    for (size_t i = 0; i < 40; i++) {
+        a[i] = -1e-30f;
+        b[i] = 1e-30f;
+    }
+    for (size_t t = 0; t < count; t++)
+        for (size_t n = 16; n <= 40; n++)
+            assert_true(signbit(tables[t]->dot(a, b, n)));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_entry_at_every_length),
         cmocka_unit_test(results_may_replace_their_inputs),
+        cmocka_unit_test(a_short_end_does_not_touch_the_other_lanes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

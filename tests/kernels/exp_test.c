@@ -170,21 +170,28 @@ static void softmax_gives_masked_scores_nothing(void **state) {
     }
 }
 
-/* The C library's fmaf rounds once; so must ours, also at half-way points and among subnormals. */
+static void same_as_fmaf(float a, float b, float c) {
+    float got = fn_ref_fma(a, b, c), want = fmaf(a, b, c);
+    assert_same_bits(&got, &want, 1, "ref", "fma");
+}
+
+/* The C library's fmaf rounds once; so must ours, also where rounding to double first would end on a
+ * half-way point between two floats. */
 static void reference_fma_rounds_once(void **state) {
     (void)state;
     uint64_t seed = 1;
-    for (size_t i = 0; i < 2000000; i++) {
+    for (size_t i = 0; i < 500000; i++) {
         uint64_t r = next_random(&seed), r2 = next_random(&seed);
-        float a = float_of((uint32_t)r), b = float_of((uint32_t)(r >> 32));
-        float c = float_of((uint32_t)r2);
-        if (i % 2 != 0) { /* few digits, near exponents: ties and cancellation are common */
-            a = ldexpf((float)(int32_t)(r & 8191) - 4096.0f, (int)(r >> 13 & 15) - 8);
-            b = ldexpf((float)(int32_t)(r >> 20 & 8191) - 4096.0f, (int)(r >> 33 & 15) - 90);
-            c = ldexpf((float)(int32_t)(r2 & 0xffffff), (int)(r2 >> 24 & 63) - 150);
-        }
-        float got = fn_ref_fma(a, b, c), want = fmaf(a, b, c);
-        assert_same_bits(&got, &want, 1, "ref", "fma");
+        same_as_fmaf(float_of((uint32_t)r), float_of((uint32_t)(r >> 32)), float_of((uint32_t)r2));
+        /* odd 13-bit x odd 12-bit: 25 bits, half-way; c is too small for a double to hold */
+        float a = (float)(4097 + (r & 4094)), b = (float)(2049 + (r >> 32 & 2046));
+        float c = ldexpf(r2 & 1 ? 1.0f : -1.0f, -40 - (int)(r2 >> 8 & 63));
+        same_as_fmaf(a, b, c);
+        /* subnormal: an odd number of the smallest units, and half of one less 2^-196 */
+        float odd = ldexpf((float)(1 | (r & 0xfffff)), -149);
+        float over = ldexpf(1.0f + 0x1p-23f, -75), under = ldexpf(1.0f - 0x1p-23f, -75);
+        same_as_fmaf(over, under, odd);
+        same_as_fmaf(-over, under, odd);
     }
 }
 
