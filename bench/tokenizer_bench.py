@@ -3,9 +3,10 @@
 
     python3 bench/tokenizer_bench.py --build build/release [--tokenizer FILE] [--megabytes 10]
 
-Every text is encoded whole, `--turns` times by each side; the best turn counts, in seconds of CPU, so
-that what else runs on the machine matters less. The ids must be the same. "mixed" is what the promise is about: source code and its comments, and ten other scripts with
-their words shuffled; the other texts show the worst cases.
+Every text is encoded whole, `--turns` times by each side; the best turn counts, in seconds of CPU,
+so that what else runs on the machine matters less. The ids must be the same. "mixed" is what the
+promise is about: source code and its comments, and prose in eleven languages with its words
+shuffled; the other texts show the worst cases.
 """
 
 import argparse
@@ -148,7 +149,8 @@ def main():
                                    reference, name, text, args.turns)
         print("%-14s %5.1f MB  flashnext %7.1f MB/s  tokenizers %6.2f MB/s  ratio %6.1f  ids %s"
               "  (load %.3f s)" % (name, size, size / best[0], size / best[1], best[1] / best[0],
-                                   {True: "equal", False: "DIFFER", None: "-"}[same], load), flush=True)
+                                   {True: "equal", False: "DIFFER", None: "-"}[same], load),
+              flush=True)
         failed |= same is False or (name == "mixed" and best[1] < best[0])
     return 1 if failed else 0
 

@@ -164,9 +164,9 @@ static void push_pair(const fn_bpe *bpe, const int32_t *ids, heap *h, uint32_t a
     }
 }
 
-/* One sweep merges the pairs of lowest rank from left to right, ids [n] and the ranks of their pairs
- * in place; returns how many ids are left. It ends early when a merge makes a pair of lower rank,
- * whose turn it is then. */
+/* One sweep merges the pairs of lowest rank from left to right, in ids [n] and the ranks [n] of
+ * their pairs; returns how many ids are left. It ends early when a merge makes a pair of lower
+ * rank, whose turn it is then. */
 static size_t sweep(const fn_bpe *bpe, int32_t *ids, uint32_t *ranks, size_t n) {
     uint32_t lowest = NO_RANK;
     for (size_t i = 0; i + 1 < n; i++) {

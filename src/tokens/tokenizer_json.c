@@ -1,5 +1,6 @@
 /* tokenizer.json -> fn_tokenizer. Everything that would change ids is either done as the reference
- * does it or refused; what cannot change them (padding, truncation, training leftovers) is not read. */
+ * does it or refused; what cannot change them here (padding, truncation, leftovers of training) is
+ * not read. */
 #include <string.h>
 
 #include "base/json.h"
@@ -30,7 +31,10 @@ static shown show(const char *text, size_t n) {
         }
     }
     for (size_t i = 0; i < keep; i++) {
-        s.text[i] = (unsigned char)text[i] < 0x20 ? '?' : text[i];
+        s.text[i] = text[i];
+        if ((unsigned char)text[i] < 0x20) {
+            s.text[i] = '?';
+        }
     }
     memcpy(s.text + keep, "...", keep < n ? 3 : 0);
     return s;
@@ -231,7 +235,8 @@ static fn_status unpack_added(json_t *item, size_t i, added_entry *a, fn_error *
 }
 
 /* The reference gives an added token the id of the vocabulary entry of that name, else the next
- * free one, whatever the file says; where the two differ nobody could know what the model learnt. */
+ * free one, whatever the file says; where the two differ nobody could know what the model
+ * learnt. */
 static fn_status check_added_id(const fn_tokenizer *t, const json_t *vocab, const added_entry *a,
                                 size_t i, int64_t next, fn_error *err) {
     shown name = show(a->text, a->n);

@@ -347,7 +347,7 @@ static void spans_without_added_tokens_change_nothing(void **state) {
     fn_tokenizer_free(t);
 }
 
-/* Added tokens that are matched in normalised text (here A + ring, o + diaeresis) obey spans too. */
+/* Added tokens that are matched after normalisation obey spans too. */
 static void spans_follow_their_text_through_repair_and_normalisation(void **state) {
     (void)state;
     fn_tokenizer *t = token_load("plain.json");
