@@ -39,6 +39,11 @@
       "computed, and names the first value that differs. Integers must be equal; a float passes "  \
       "if |got - want| <= scale * (atol + rtol * |want|). What cannot be checked is listed. Exit " \
       "code 1 when anything differs.")                                                             \
+    X(PERPLEXITY, "perplexity", "[options]", "score a text, and compare with a saved run",         \
+      "The text (--file, --prompt, standard input, or ids) is read in windows, each from an "      \
+      "empty state; every token but a window's first is a prediction. --save-reference keeps "     \
+      "the logits of a run, --reference compares with them: KL divergence in nats and the share "  \
+      "of predictions with the same likeliest token.")                                             \
     X(HELP, "help", "[COMMAND]", "explain the program or a command", "")                           \
     X(VERSION, "version", "", "show version, build and CPU", "")                                   \
     X(COMPLETION, "completion", "bash|zsh|fish", "print a completion script for a shell",          \
@@ -48,7 +53,8 @@
 
 /* clang-format off */
 #define CLI_BIT(command) (1u << CLI_##command)
-#define CLI_COMPUTING (CLI_BIT(CHAT) | CLI_BIT(RUN) | CLI_BIT(LOGITS) | CLI_BIT(VERIFY))
+#define CLI_COMPUTING \
+    (CLI_BIT(CHAT) | CLI_BIT(RUN) | CLI_BIT(LOGITS) | CLI_BIT(VERIFY) | CLI_BIT(PERPLEXITY))
 #define CLI_SAMPLING (CLI_BIT(CHAT) | CLI_BIT(RUN))
 #define CLI_WORKING (CLI_COMPUTING | CLI_BIT(TOKENIZE) | CLI_BIT(INSPECT) | CLI_BIT(PLAN))
 
@@ -60,7 +66,7 @@ X(MODEL_DIR, "model-dir", 'm', TEXT, CLI_WORKING, "--model", "DIR", \
 X(MODEL_CONFIG, "config", 0, TEXT, CLI_BIT(PLAN), "", "FILE", \
   0, 0, CLI_COMMON | CLI_FILE_ONLY_FLAG, "Model", \
   "a model's config.json instead of a checkpoint: shapes without headers") \
-X(TOKENIZER, "tokenizer", 0, TEXT, CLI_SAMPLING | CLI_BIT(TOKENIZE), "", "FILE", \
+X(TOKENIZER, "tokenizer", 0, TEXT, CLI_SAMPLING | CLI_BIT(TOKENIZE) | CLI_BIT(PERPLEXITY), "", "FILE", \
   0, 0, 0, "Model", \
   "tokenizer.json to use instead of the checkpoint's") \
 X(TEMPLATE, "chat-template-file", 0, TEXT, CLI_BIT(CHAT) | CLI_BIT(TOKENIZE), "", "FILE", \
@@ -72,15 +78,15 @@ X(TEMPLATE_KWARGS, "chat-template-kwargs", 0, TEXT, CLI_BIT(CHAT) | CLI_BIT(TOKE
 X(CONTEXT, "context", 'c', COUNT, CLI_SAMPLING | CLI_BIT(PLAN), "--ctx-size", "N", \
   0, 1e12, CLI_COMMON, "Model", \
   "tokens a sequence can hold (0 or not given: the model's maximum)") \
-X(PROMPT, "prompt", 'p', TEXT, CLI_SAMPLING | CLI_BIT(TOKENIZE), "", "TEXT", \
+X(PROMPT, "prompt", 'p', TEXT, CLI_SAMPLING | CLI_BIT(TOKENIZE) | CLI_BIT(PERPLEXITY), "", "TEXT", \
   0, 0, CLI_COMMON, "Input", \
   "the text; without it standard input is read when it is not a terminal") \
-X(FILE, "file", 'f', TEXT, CLI_SAMPLING | CLI_BIT(TOKENIZE), "", "FILE", \
+X(FILE, "file", 'f', TEXT, CLI_SAMPLING | CLI_BIT(TOKENIZE) | CLI_BIT(PERPLEXITY), "", "FILE", \
   0, 0, CLI_COMMON, "Input", \
   "read the text from FILE (- is standard input)") \
-X(IDS_FILE, "ids-file", 0, TEXT, CLI_BIT(RUN) | CLI_BIT(LOGITS), "", "FILE", \
+X(IDS_FILE, "ids-file", 0, TEXT, CLI_BIT(RUN) | CLI_BIT(LOGITS) | CLI_BIT(PERPLEXITY), "", "FILE", \
   0, 0, CLI_COMMON, "Input", \
-  "token ids as JSON: [T] or [1][T] for run, [T] or [B][T] for logits") \
+  "token ids as JSON: [T] or [1][T] for run and perplexity, [T] or [B][T] for logits") \
 X(SYSTEM, "system", 0, TEXT, CLI_BIT(CHAT) | CLI_BIT(TOKENIZE), "-sys --system-prompt", "TEXT", \
   0, 0, CLI_COMMON, "Input", \
   "system message at the beginning of the conversation") \
@@ -200,6 +206,15 @@ X(RTOL, "rtol", 0, NUMBER, CLI_BIT(VERIFY), "", "R", \
 X(SCALE, "scale", 0, NUMBER, CLI_BIT(VERIFY), "", "X", \
   0, 1e30, 0, "Comparison", \
   "multiply both tolerances (default: 1)") \
+X(WINDOW, "window", 0, COUNT, CLI_BIT(PERPLEXITY), "", "N", \
+  2, 1e12, CLI_COMMON, "Comparison", \
+  "tokens read together from an empty state (default: 512)") \
+X(SAVE_REFERENCE, "save-reference", 0, TEXT, CLI_BIT(PERPLEXITY), "", "FILE", \
+  0, 0, CLI_COMMON, "Comparison", \
+  "keep this run's logits (4 bytes for each prediction and token of the vocabulary)") \
+X(REFERENCE, "reference", 0, TEXT, CLI_BIT(PERPLEXITY), "", "FILE", \
+  0, 0, CLI_COMMON, "Comparison", \
+  "compare with a run that --save-reference kept, of the same text and window") \
 X(JSON, "json", 0, FLAG, CLI_WORKING & ~(CLI_BIT(CHAT) | CLI_BIT(LOGITS)), "", "", \
   0, 0, CLI_COMMON, "Output", \
   "print one JSON value for programs to read") \
