@@ -1,5 +1,6 @@
 #include "ngram/ngram_table.h"
 
+#include "base/half.h"
 #include "base/mem.h"
 
 struct fn_ngram_table {
@@ -8,10 +9,23 @@ struct fn_ngram_table {
     uint64_t *first_row; /* [n_pieces + 1] running sum of rows */
     size_t n_pieces;
     size_t width;
+    float values[256]; /* of each byte, when the pieces are F8_E4M3 */
 };
 
+/* The value of every E4M3 code times the scale: one rounding, as in the reference. */
+static fn_status fill_values(const fn_checkpoint *c, const fn_tensor *scale, float *values,
+                             fn_error *err) {
+    float factor = 1.0F;
+    fn_status status = scale != NULL ? fn_tensor_read_f32(c, scale, 0, 1, &factor, err) : FN_OK;
+    for (unsigned code = 0; code < 256; code++) {
+        values[code] = fn_e4m3_to_float((uint8_t)code) * factor;
+    }
+    return status;
+}
+
 fn_status fn_ngram_table_open(const fn_checkpoint *c, const fn_tensor *const *pieces,
-                              size_t n_pieces, fn_ngram_table **out, fn_error *err) {
+                              size_t n_pieces, const fn_tensor *scale, fn_ngram_table **out,
+                              fn_error *err) {
     *out = NULL;
     fn_ngram_table *table = fn_alloc_zero(1, sizeof *table);
     uint64_t *first_row = fn_alloc_zero(n_pieces + 1, sizeof *first_row);
@@ -28,6 +42,11 @@ fn_status fn_ngram_table_open(const fn_checkpoint *c, const fn_tensor *const *pi
                               .first_row = first_row,
                               .n_pieces = n_pieces,
                               .width = (size_t)pieces[0]->dims[1]};
+    fn_status status = fill_values(c, scale, table->values, err);
+    if (status != FN_OK) {
+        fn_ngram_table_close(table);
+        return status;
+    }
     *out = table;
     return FN_OK;
 }
@@ -54,6 +73,21 @@ static size_t piece_of(const fn_ngram_table *table, uint64_t row) {
     return low;
 }
 
+/* FP8 bytes are read into the last quarter of dst and widened upwards. */
+static fn_status read_row(const fn_ngram_table *table, const fn_tensor *piece, uint64_t row,
+                          float *dst, fn_error *err) {
+    size_t width = table->width;
+    if (piece->dtype != FN_DTYPE_F8_E4M3) {
+        return fn_tensor_read_f32(table->checkpoint, piece, row * width, width, dst, err);
+    }
+    uint8_t *codes = (uint8_t *)dst + 3 * width;
+    fn_status status = fn_tensor_read(table->checkpoint, piece, row * width, codes, width, err);
+    for (size_t i = 0; status == FN_OK && i < width; i++) {
+        dst[i] = table->values[codes[i]];
+    }
+    return status;
+}
+
 fn_status fn_ngram_table_gather(const fn_ngram_table *table, const int64_t *rows, size_t n,
                                 float *dst, fn_error *err) {
     for (size_t i = 0; i < n; i++) {
@@ -64,9 +98,8 @@ fn_status fn_ngram_table_gather(const fn_ngram_table *table, const int64_t *rows
         }
         uint64_t row = (uint64_t)rows[i];
         size_t piece = piece_of(table, row);
-        fn_status status = fn_tensor_read_f32(table->checkpoint, table->pieces[piece],
-                                              (row - table->first_row[piece]) * table->width,
-                                              table->width, dst + i * table->width, err);
+        fn_status status = read_row(table, table->pieces[piece], row - table->first_row[piece],
+                                    dst + i * table->width, err);
         if (status != FN_OK) {
             return status;
         }

@@ -11,9 +11,11 @@
 
 typedef struct fn_ngram_table fn_ngram_table;
 
-/* The checkpoint must outlive the table. Fails with FN_E_IO or FN_E_NOMEM. */
+/* The checkpoint must outlive the table. `scale` is the one number that values of F8_E4M3 pieces are
+ * multiplied by; NULL for BF16, F16 and F32. Fails with FN_E_IO or FN_E_NOMEM. */
 FN_NODISCARD fn_status fn_ngram_table_open(const fn_checkpoint *c, const fn_tensor *const *pieces,
-                                           size_t n_pieces, fn_ngram_table **out, fn_error *err);
+                                           size_t n_pieces, const fn_tensor *scale,
+                                           fn_ngram_table **out, fn_error *err);
 void fn_ngram_table_close(fn_ngram_table *table);
 
 /* dst [n, W] = rows[n], widened. Fails with FN_E_RANGE for a row >= N, FN_E_IO. */

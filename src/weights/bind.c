@@ -2,18 +2,15 @@
 
 #include "weights/binder.h"
 
-typedef const fn_tensor **slot;
-
 static void bind_mixer(fn_binder *b, const char *name, bool inject, fn_bound_mixer *out) {
     uint64_t streams = fn_shape_streams(b->shape);
     uint64_t rank = b->shape->hc_rank;
     size_t mark = fn_binder_push(b, "%s.", name);
     out->norm = fn_binder_take(b, "hc_norm.weight", FN_DIMS(streams));
-    out->down = fn_binder_take(b, "input_mix_weight_down.weight", FN_DIMS(rank, streams));
-    out->up = fn_binder_take(b, "input_mix_weight_up.weight", FN_DIMS(streams, rank));
+    out->down = fn_binder_take_matrix(b, "input_mix_weight_down", rank, streams);
+    out->up = fn_binder_take_matrix(b, "input_mix_weight_up", streams, rank);
     if (inject) {
-        out->inject =
-            fn_binder_take(b, "block_inject_weight.weight", FN_DIMS(b->shape->hc, streams));
+        out->inject = fn_binder_take_matrix(b, "block_inject_weight", b->shape->hc, streams);
     }
     fn_binder_pop(b, mark);
 }
@@ -22,15 +19,15 @@ static void bind_delta(fn_binder *b, fn_bound_layer *out) {
     const fn_shape *s = b->shape;
     uint64_t width = fn_shape_delta_v(s);
     size_t mark = fn_binder_push(b, "linear_attn.");
-    out->in_qkv = fn_binder_take(b, "in_proj_qkv.weight", FN_DIMS(fn_shape_conv(s), s->hidden));
-    out->in_z = fn_binder_take(b, "in_proj_z.weight", FN_DIMS(width, s->hidden));
-    out->in_a = fn_binder_take(b, "in_proj_a.weight", FN_DIMS(s->delta_v_heads, s->hidden));
-    out->in_b = fn_binder_take(b, "in_proj_b.weight", FN_DIMS(s->delta_v_heads, s->hidden));
+    out->in_qkv = fn_binder_take_matrix(b, "in_proj_qkv", fn_shape_conv(s), s->hidden);
+    out->in_z = fn_binder_take_matrix(b, "in_proj_z", width, s->hidden);
+    out->in_a = fn_binder_take_matrix(b, "in_proj_a", s->delta_v_heads, s->hidden);
+    out->in_b = fn_binder_take_matrix(b, "in_proj_b", s->delta_v_heads, s->hidden);
     out->conv = fn_binder_take(b, "conv1d.weight", FN_DIMS(fn_shape_conv(s), 1, s->conv_kernel));
     out->a_log = fn_binder_take(b, "A_log", FN_DIMS(s->delta_v_heads));
     out->dt_bias = fn_binder_take(b, "dt_bias", FN_DIMS(s->delta_v_heads));
     out->delta_norm = fn_binder_take(b, "norm.weight", FN_DIMS(s->delta_v_dim));
-    out->delta_out = fn_binder_take(b, "out_proj.weight", FN_DIMS(s->hidden, width));
+    out->delta_out = fn_binder_take_matrix(b, "out_proj", s->hidden, width);
     fn_binder_pop(b, mark);
 }
 
@@ -38,7 +35,7 @@ static void bind_indexer(fn_binder *b, fn_bound_layer *out) {
     uint64_t dim = b->shape->index_dim;
     uint64_t rows = (b->shape->index_heads + 1) * dim; /* the queries' heads, then the key's */
     size_t mark = fn_binder_push(b, "indexer.");
-    out->index_qk = fn_binder_take(b, "index_qk_proj.weight", FN_DIMS(rows, b->shape->hidden));
+    out->index_qk = fn_binder_take_matrix(b, "index_qk_proj", rows, b->shape->hidden);
     out->index_q_norm = fn_binder_take(b, "q_layernorm.weight", FN_DIMS(dim));
     out->index_k_norm = fn_binder_take(b, "k_layernorm.weight", FN_DIMS(dim));
     fn_binder_pop(b, mark);
@@ -49,10 +46,10 @@ static void bind_attention(fn_binder *b, fn_bound_layer *out) {
     uint64_t wide = s->n_heads * s->head_dim;
     uint64_t narrow = s->n_kv_heads * s->head_dim;
     size_t mark = fn_binder_push(b, "self_attn.");
-    out->q = fn_binder_take(b, "q_proj.weight", FN_DIMS(2 * wide, s->hidden));
-    out->k = fn_binder_take(b, "k_proj.weight", FN_DIMS(narrow, s->hidden));
-    out->v = fn_binder_take(b, "v_proj.weight", FN_DIMS(narrow, s->hidden));
-    out->o = fn_binder_take(b, "o_proj.weight", FN_DIMS(s->hidden, wide));
+    out->q = fn_binder_take_matrix(b, "q_proj", 2 * wide, s->hidden);
+    out->k = fn_binder_take_matrix(b, "k_proj", narrow, s->hidden);
+    out->v = fn_binder_take_matrix(b, "v_proj", narrow, s->hidden);
+    out->o = fn_binder_take_matrix(b, "o_proj", s->hidden, wide);
     out->q_norm = fn_binder_take(b, "q_norm.weight", FN_DIMS(s->head_dim));
     out->k_norm = fn_binder_take(b, "k_norm.weight", FN_DIMS(s->head_dim));
     if (s->attention_bias) {
@@ -67,35 +64,48 @@ static void bind_attention(fn_binder *b, fn_bound_layer *out) {
     fn_binder_pop(b, mark);
 }
 
-/* One allocation of 3 E pointers, owned by expert_gate. */
 static void bind_single_experts(fn_binder *b, fn_bound_layer *out) {
     const fn_shape *s = b->shape;
-    size_t n = s->n_experts;
-    slot all = fn_binder_alloc(b, 3 * n, sizeof *all);
+    for (size_t e = 0; e < s->n_experts; e++) {
+        size_t mark = fn_binder_push(b, "%zu.", e);
+        out->expert_gate[e] = fn_binder_take_matrix(b, "gate_proj", s->expert_width, s->hidden);
+        out->expert_up[e] = fn_binder_take_matrix(b, "up_proj", s->expert_width, s->hidden);
+        out->expert_down[e] = fn_binder_take_matrix(b, "down_proj", s->hidden, s->expert_width);
+        fn_binder_pop(b, mark);
+    }
+}
+
+/* gate_up_proj holds, expert after expert, the rows of its gate and then those of its up. */
+static void bind_stacked_experts(fn_binder *b, fn_bound_layer *out) {
+    const fn_shape *s = b->shape;
+    uint64_t width = s->expert_width;
+    const fn_tensor *gate_up =
+        fn_binder_take(b, "gate_up_proj", FN_DIMS(s->n_experts, 2 * width, s->hidden));
+    const fn_tensor *down = fn_binder_take(b, "down_proj", FN_DIMS(s->n_experts, s->hidden, width));
+    if (gate_up == NULL || down == NULL || b->status != FN_OK) {
+        return;
+    }
+    for (size_t e = 0; e < s->n_experts; e++) {
+        out->expert_gate[e] = fn_binder_stacked(gate_up, 2 * width * e, width);
+        out->expert_up[e] = fn_binder_stacked(gate_up, 2 * width * e + width, width);
+        out->expert_down[e] = fn_binder_stacked(down, s->hidden * e, s->hidden);
+    }
+}
+
+/* One allocation of 3 E sources, owned by expert_gate. */
+static void bind_experts(fn_binder *b, fn_bound_layer *out) {
+    size_t n = b->shape->n_experts;
+    fn_source *all = fn_binder_alloc(b, 3 * n, sizeof *all);
     if (all == NULL) {
         return;
     }
     out->expert_gate = all;
     out->expert_up = all + n;
     out->expert_down = all + 2 * n;
-    for (size_t e = 0; e < n; e++) {
-        size_t mark = fn_binder_push(b, "%zu.", e);
-        all[e] = fn_binder_take(b, "gate_proj.weight", FN_DIMS(s->expert_width, s->hidden));
-        all[n + e] = fn_binder_take(b, "up_proj.weight", FN_DIMS(s->expert_width, s->hidden));
-        all[2 * n + e] = fn_binder_take(b, "down_proj.weight", FN_DIMS(s->hidden, s->expert_width));
-        fn_binder_pop(b, mark);
-    }
-}
-
-static void bind_experts(fn_binder *b, fn_bound_layer *out) {
-    const fn_shape *s = b->shape;
     size_t mark = fn_binder_push(b, "experts.");
     fn_binder_enter_experts(b);
     if (fn_binder_has(b, "gate_up_proj") || fn_binder_has(b, "down_proj")) {
-        out->experts_gate_up = fn_binder_take(
-            b, "gate_up_proj", FN_DIMS(s->n_experts, 2 * s->expert_width, s->hidden));
-        out->experts_down =
-            fn_binder_take(b, "down_proj", FN_DIMS(s->n_experts, s->hidden, s->expert_width));
+        bind_stacked_experts(b, out);
     } else {
         bind_single_experts(b, out);
     }
@@ -106,14 +116,13 @@ static void bind_experts(fn_binder *b, fn_bound_layer *out) {
 static void bind_mlp(fn_binder *b, fn_bound_layer *out) {
     const fn_shape *s = b->shape;
     size_t mark = fn_binder_push(b, "mlp.");
-    out->router = fn_binder_take(b, "gate.weight", FN_DIMS(s->n_experts, s->hidden));
+    out->router = fn_binder_take_matrix(b, "gate", s->n_experts, s->hidden);
     out->shared_gate =
-        fn_binder_take(b, "shared_expert.gate_proj.weight", FN_DIMS(s->shared_width, s->hidden));
-    out->shared_up =
-        fn_binder_take(b, "shared_expert.up_proj.weight", FN_DIMS(s->shared_width, s->hidden));
+        fn_binder_take_matrix(b, "shared_expert.gate_proj", s->shared_width, s->hidden);
+    out->shared_up = fn_binder_take_matrix(b, "shared_expert.up_proj", s->shared_width, s->hidden);
     out->shared_down =
-        fn_binder_take(b, "shared_expert.down_proj.weight", FN_DIMS(s->hidden, s->shared_width));
-    out->shared_expert_gate = fn_binder_take(b, "shared_expert_gate.weight", FN_DIMS(1, s->hidden));
+        fn_binder_take_matrix(b, "shared_expert.down_proj", s->hidden, s->shared_width);
+    out->shared_expert_gate = fn_binder_take_matrix(b, "shared_expert_gate", 1, s->hidden);
     bind_experts(b, out);
     fn_binder_pop(b, mark);
 }
@@ -136,6 +145,21 @@ static void bind_layer(fn_binder *b, size_t layer, fn_bound_layer *out) {
     fn_binder_pop(b, mark);
 }
 
+static void bind_head(fn_binder *b, fn_bound *out) {
+    const fn_shape *s = b->shape;
+    if (!s->tied_head) {
+        out->head = fn_binder_take_matrix(b, "lm_head", s->vocab, s->hidden);
+        return;
+    }
+    if (out->embed != NULL && b->status == FN_OK) {
+        out->tied_head = fn_binder_stacked(out->embed, 0, s->vocab);
+    }
+    if (fn_binder_has(b, "lm_head.weight")) {
+        /* Checked, then left alone, as the reference does: the embedding is the head. */
+        (void)fn_binder_take_matrix(b, "lm_head", s->vocab, s->hidden);
+    }
+}
+
 static void bind_all(fn_binder *b, fn_bound *out) {
     const fn_shape *s = b->shape;
     fn_binder_find_prefix(b);
@@ -146,12 +170,7 @@ static void bind_all(fn_binder *b, fn_bound *out) {
         bind_layer(b, i, &out->layers[i]);
     }
     fn_binder_pop(b, mark);
-    if (!s->tied_head) {
-        out->head = fn_binder_take(b, "lm_head.weight", FN_DIMS(s->vocab, s->hidden));
-    } else if (fn_binder_has(b, "lm_head.weight")) {
-        /* Checked, then left alone, as the reference does: the embedding is the head. */
-        (void)fn_binder_take(b, "lm_head.weight", FN_DIMS(s->vocab, s->hidden));
-    }
+    bind_head(b, out);
     out->n_vision = fn_binder_skip(b, "model.visual.") + fn_binder_skip(b, "visual.");
     out->n_mtp = fn_binder_skip(b, "mtp.");
     fn_binder_finish(b);

@@ -1,53 +1,62 @@
-/* weights/bind.h - which tensor of the checkpoint plays which role in the model.
+/* weights/bind.h - which tensors of the checkpoint play which role in the model.
  *
  * Path:    checkpoint + shape -> [this: names, shapes, dtypes checked, nothing read] ->
- * weights/load.h. Accepts: prefixes "model.language_model." and "model."; experts stacked or one by
- * one (decided per layer); n-gram tables whole or in shard_N pieces, in numeric order, of any sizes
- * that add up (split_ngram_parts only helps to name a missing piece).
- * Types:   BF16, F16 or F32 for weights, all pieces of a table alike; I64 for the hash constants.
+ *          weights/load.h.
+ * Accepts: prefixes "model.language_model." and "model."; experts stacked or one by one (decided
+ *          per layer); n-gram tables whole or in shard_N pieces, in numeric order, of any sizes
+ *          that add up (split_ngram_parts only helps to name a missing piece).
+ * Types:   matrices in any format of weights/source.h, each in its own: the dtype in the header
+ *          decides, whatever the config says. The embedding and everything that is no matrix BF16,
+ *          F16 or F32; tables also F8_E4M3 with one scale; all pieces of a table alike; I64 for the
+ *          hash constants.
  * Memory:  views into the checkpoint, which must outlive it. */
 #ifndef FN_WEIGHTS_BIND_H
 #define FN_WEIGHTS_BIND_H
 
 #include "checkpoint/checkpoint.h"
 #include "shape/shape.h"
+#include "weights/source.h"
 
 typedef struct fn_bound_mixer {
-    const fn_tensor *norm;   /* [hc*D] */
-    const fn_tensor *down;   /* [r, hc*D] */
-    const fn_tensor *up;     /* [hc*D, r] */
-    const fn_tensor *inject; /* [hc, hc*D]; NULL in the final mixer */
+    const fn_tensor *norm; /* [hc*D] */
+    fn_source down;        /* [r, hc*D] */
+    fn_source up;          /* [hc*D, r] */
+    fn_source inject;      /* [hc, hc*D]; none in the final mixer */
 } fn_bound_mixer;
 
 typedef struct fn_bound_ple {
-    const fn_tensor *key;                                 /* [hc*D, ple_embed] */
-    const fn_tensor *value;                               /* [D, ple_embed] */
+    fn_source key;                                        /* [hc*D, ple_embed] */
+    fn_source value;                                      /* [D, ple_embed] */
     const fn_tensor *norm_key, *norm_query, *norm_conv;   /* [hc*D] */
     const fn_tensor *conv;                                /* [hc*D, 1, taps] */
     const fn_tensor *multipliers, *vocab_sizes, *offsets; /* I64 [ngram_size], [heads], [heads] */
-    size_t n_pieces;          /* of the table, in numeric order; 1 when whole */
-    const fn_tensor **pieces; /* [n_pieces], each [rows, row width] */
+    size_t n_pieces;              /* of the table, in numeric order; 1 when whole */
+    const fn_tensor **pieces;     /* [n_pieces], each [rows, row width] */
+    const fn_tensor *table_scale; /* scalar; NULL unless the pieces are F8_E4M3 */
 } fn_bound_ple;
 
 typedef struct fn_bound_layer {
     fn_bound_mixer attn_mixer, mlp_mixer;
-    /* delta net (NULL on attention layers) */
-    const fn_tensor *in_qkv, *in_z, *in_a, *in_b, *conv, *a_log, *dt_bias, *delta_norm, *delta_out;
-    /* attention (NULL on delta layers; biases and indexer NULL where the config has none) */
-    const fn_tensor *q, *k, *v, *o, *q_bias, *k_bias, *v_bias, *o_bias, *q_norm, *k_norm;
-    const fn_tensor *index_qk, *index_q_norm, *index_k_norm;
+    /* delta net (absent on attention layers) */
+    fn_source in_qkv, in_z, in_a, in_b, delta_out;
+    const fn_tensor *conv, *a_log, *dt_bias, *delta_norm;
+    /* attention (absent on delta layers; biases and indexer absent where the config has none) */
+    fn_source q, k, v, o, index_qk;
+    const fn_tensor *q_bias, *k_bias, *v_bias, *o_bias, *q_norm, *k_norm;
+    const fn_tensor *index_q_norm, *index_k_norm;
     /* experts */
-    const fn_tensor *router;                                /* [E, D] */
-    const fn_tensor *shared_gate, *shared_up, *shared_down; /* [S, D] [S, D] [D, S] */
-    const fn_tensor *shared_expert_gate;                    /* [1, D] */
-    const fn_tensor *experts_gate_up, *experts_down; /* stacked [E, 2I, D] [E, D, I], or NULL */
-    const fn_tensor **expert_gate, **expert_up, **expert_down; /* one by one: [E] each, or NULL */
-    const fn_bound_ple *ple;                                   /* NULL without n-gram memory */
+    fn_source router;                                 /* [E, D] */
+    fn_source shared_gate, shared_up, shared_down;    /* [S, D] [S, D] [D, S] */
+    fn_source shared_expert_gate;                     /* [1, D] */
+    fn_source *expert_gate, *expert_up, *expert_down; /* [E] of [I, D] [I, D] [D, I]: rows of two
+                                                         stacks, or tensors of their own */
+    const fn_bound_ple *ple;                          /* NULL without n-gram memory */
 } fn_bound_layer;
 
 typedef struct fn_bound {
     const fn_tensor *embed; /* [V, D] */
-    const fn_tensor *head;  /* [V, D]; NULL when tied (a stored lm_head is then ignored) */
+    fn_source head;         /* [V, D]; absent when tied (a stored lm_head is then ignored) */
+    fn_source tied_head;    /* the embedding as a matrix, when tied */
     fn_bound_mixer mixer;
     fn_bound_layer *layers; /* [n_layers] */
     size_t n_layers;
@@ -55,7 +64,7 @@ typedef struct fn_bound {
 } fn_bound;
 
 /* Fails with FN_E_MODEL: missing, unexpected or incomplete tensors (layers listed), wrong shape or
- * dtype, hash constants that differ from the formula (these three small I64 tensors are the only
+ * dtype, a scale without its weight or a weight without its scale, hash constants that differ from the formula (these three small I64 tensors are the only
  * data read). */
 FN_NODISCARD fn_status fn_bind(const fn_checkpoint *c, const fn_shape *shape, fn_bound **out,
                                fn_error *err);

@@ -33,7 +33,9 @@ static const fn_tensor *take_piece(fn_binder *b, const char *name, const fn_boun
         return NULL;
     }
     fn_binder_mark(b, t);
-    fn_binder_check_weight(b, t);
+    if (!fn_binder_is_plain(t->dtype) && t->dtype != FN_DTYPE_F8_E4M3) {
+        fn_binder_fail(b, t, "BF16, F16, F32 or F8_E4M3 (other formats are not supported)");
+    }
     uint64_t width = fn_shape_ngram_row(b->shape);
     const fn_tensor *first = ple->pieces[0] != NULL ? ple->pieces[0] : t;
     if (b->status == FN_OK && (t->n_dims != 2 || t->dims[1] != width || t->dtype != first->dtype)) {
@@ -74,6 +76,16 @@ static void check_rows(fn_binder *b, size_t p, const fn_bound_ple *ple) {
                         ple->n_pieces == 1 ? "" : "s", (long long)hash.padded_rows);
 }
 
+/* One scale for the whole table, of FP8 rows only. */
+static void bind_scale(fn_binder *b, fn_bound_ple *ple) {
+    const fn_tensor *first = ple->pieces[0];
+    if (first != NULL && first->dtype == FN_DTYPE_F8_E4M3) {
+        ple->table_scale = fn_binder_take_scale(b, "weight_scale", FN_DIMS(1));
+    } else if (first != NULL) {
+        fn_binder_refuse(b, "weight_scale", "the table's rows are stored without one");
+    }
+}
+
 static void bind_table(fn_binder *b, size_t p, fn_bound_ple *ple) {
     size_t mark = fn_binder_push(b, "ple_embedding.ngram_embedding.");
     bool whole = fn_binder_has(b, "weight");
@@ -89,6 +101,7 @@ static void bind_table(fn_binder *b, size_t p, fn_bound_ple *ple) {
     }
     if (ple->pieces != NULL) {
         check_rows(b, p, ple);
+        bind_scale(b, ple);
     }
     fn_binder_pop(b, mark);
 }
@@ -101,8 +114,8 @@ fn_bound_ple *fn_bind_ple(fn_binder *b, size_t p) {
         return NULL;
     }
     size_t mark = fn_binder_push(b, "ple.");
-    ple->key = fn_binder_take(b, "key_proj.weight", FN_DIMS(streams, s->ple_embed));
-    ple->value = fn_binder_take(b, "value_proj.weight", FN_DIMS(s->hidden, s->ple_embed));
+    ple->key = fn_binder_take_matrix(b, "key_proj", streams, s->ple_embed);
+    ple->value = fn_binder_take_matrix(b, "value_proj", s->hidden, s->ple_embed);
     ple->norm_key = fn_binder_take(b, "norm_key.weight", FN_DIMS(streams));
     ple->norm_query = fn_binder_take(b, "norm_query.weight", FN_DIMS(streams));
     ple->norm_conv = fn_binder_take(b, "norm_conv.weight", FN_DIMS(streams));

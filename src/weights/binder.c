@@ -54,7 +54,7 @@ void fn_binder_pop(fn_binder *b, size_t mark) {
     b->name[mark] = '\0';
 }
 
-static const fn_tensor *find(fn_binder *b, const char *name) {
+const fn_tensor *fn_binder_find(fn_binder *b, const char *name) {
     size_t mark = fn_binder_push(b, "%s", name);
     const fn_tensor *t = fn_checkpoint_find(b->c, b->name);
     fn_binder_pop(b, mark);
@@ -66,7 +66,7 @@ bool fn_binder_goes_on(const fn_binder *b) {
 }
 
 bool fn_binder_has(fn_binder *b, const char *name) {
-    return find(b, name) != NULL;
+    return fn_binder_find(b, name) != NULL;
 }
 
 void fn_binder_mark(fn_binder *b, const fn_tensor *t) {
@@ -96,7 +96,7 @@ void fn_binder_note_missing(fn_binder *b, const char *name, fn_dims dims) {
     fn_binder_pop(b, mark);
 }
 
-static void fail_tensor(fn_binder *b, const fn_tensor *t, const char *expected) {
+void fn_binder_fail(fn_binder *b, const fn_tensor *t, const char *expected) {
     char found[120];
     if (b->status != FN_OK) {
         return;
@@ -107,26 +107,20 @@ static void fail_tensor(fn_binder *b, const fn_tensor *t, const char *expected) 
                         found, expected);
 }
 
-static bool is_weight(fn_dtype dtype) {
+bool fn_binder_is_plain(fn_dtype dtype) {
     return dtype == FN_DTYPE_BF16 || dtype == FN_DTYPE_F16 || dtype == FN_DTYPE_F32;
 }
 
-void fn_binder_check_weight(fn_binder *b, const fn_tensor *t) {
-    if (!is_weight(t->dtype)) {
-        fail_tensor(b, t, "BF16, F16 or F32 (quantised formats are not supported)");
-    }
-}
-
 static const fn_tensor *take(fn_binder *b, const char *name, fn_dims dims, bool integer) {
-    const fn_tensor *t = find(b, name);
+    const fn_tensor *t = fn_binder_find(b, name);
     if (t == NULL) {
         fn_binder_note_missing(b, name, dims);
         return NULL;
     }
     fn_binder_mark(b, t);
-    bool typed = integer ? t->dtype == FN_DTYPE_I64 : is_weight(t->dtype);
+    bool typed = integer ? t->dtype == FN_DTYPE_I64 : fn_binder_is_plain(t->dtype);
     if (!integer && !typed) { /* first: a packed format has other shapes too */
-        fn_binder_check_weight(b, t);
+        fn_binder_fail(b, t, "BF16, F16 or F32 (this tensor is not read in quantised formats)");
     } else if (!typed || t->n_dims != dims.n ||
                memcmp(t->dims, dims.dims, dims.n * sizeof dims.dims[0]) != 0) {
         char expected[120] = "";
@@ -136,7 +130,7 @@ static const fn_tensor *take(fn_binder *b, const char *name, fn_dims dims, bool 
             at = 4;
         }
         fn_dims_text(dims.dims, dims.n, expected + at, sizeof expected - at);
-        fail_tensor(b, t, expected);
+        fn_binder_fail(b, t, expected);
     }
     return t;
 }

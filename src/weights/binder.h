@@ -55,16 +55,29 @@ void fn_binder_pop(fn_binder *b, size_t mark);
  * (a config may claim 2^25 experts for a file of 1 KB). */
 bool fn_binder_goes_on(const fn_binder *b);
 
+/* The tensor of that name behind what was pushed, unchecked and not taken; NULL when there is
+ * none. */
+const fn_tensor *fn_binder_find(fn_binder *b, const char *name);
 bool fn_binder_has(fn_binder *b, const char *name);
 /* The weight `name` behind what was pushed, its shape and type checked; NULL when missing. */
 const fn_tensor *fn_binder_take(fn_binder *b, const char *name, fn_dims dims);
-/* The same for an I64 constant. */
+/* The matrix whose tensors are `module` + ".weight" and so on, in whatever format it is stored; with
+ * .weight NULL when something is missing. */
+fn_source fn_binder_take_matrix(fn_binder *b, const char *module, uint64_t rows, uint64_t cols);
+/* Matrix i of a stack of n plain matrices. */
+fn_source fn_binder_stacked(const fn_tensor *stack, uint64_t first_row, uint64_t rows);
+/* A scale of the shape, BF16 or F32 (also a scalar: [] or [1] when dims are [1]). */
+const fn_tensor *fn_binder_take_scale(fn_binder *b, const char *name, fn_dims dims);
+/* Fails when `name` is there: a scale or the like of a weight that needs none. */
+void fn_binder_refuse(fn_binder *b, const char *name, const char *why);
+/* An I64 constant, as fn_binder_take. */
 const fn_tensor *fn_binder_take_i64(fn_binder *b, const char *name, fn_dims dims);
 /* Notes `name` behind what was pushed as missing; dims are for the message. */
 void fn_binder_note_missing(fn_binder *b, const char *name, fn_dims dims);
 void fn_binder_mark(fn_binder *b, const fn_tensor *t);
-/* Checks the type of a weight. */
-void fn_binder_check_weight(fn_binder *b, const fn_tensor *t);
+/* Fails with "file: tensor NAME: found TYPE [shape], expected ..." */
+void fn_binder_fail(fn_binder *b, const fn_tensor *t, const char *expected);
+bool fn_binder_is_plain(fn_dtype dtype); /* BF16, F16, F32 */
 
 void fn_binder_enter_layer(fn_binder *b, size_t layer);
 void fn_binder_enter_experts(fn_binder *b);

@@ -16,13 +16,22 @@ typedef enum task_kind { TASK_MATRIX, TASK_VECTOR, TASK_CONV, TASK_NEG_EXP, TASK
 
 typedef struct task {
     task_kind kind;
-    const fn_tensor *tensor;
-    uint64_t first_row; /* of the tensor seen as [rows, cols]; of this task's part */
+    const fn_source *source; /* TASK_MATRIX */
+    const fn_tensor *tensor; /* the others */
+    size_t first_row;        /* of source or tensor */
     size_t rows, cols;
     fn_matrix matrix; /* TASK_MATRIX: where rows go from dst_row on */
     size_t dst_row;
     void *dst; /* tiles, floats or raw bytes */
 } task;
+
+/* What decides in which kind of matrix weights are kept. */
+typedef enum weight_class {
+    KEEP, /* never narrower than stored */
+    DENSE,
+    EXPERT,
+    WEIGHT_CLASSES
+} weight_class;
 
 typedef struct loader {
     const fn_checkpoint *checkpoint;
@@ -32,6 +41,7 @@ typedef struct loader {
     task *tasks;
     size_t n_tasks, task_capacity;
     bool out_of_memory;
+    fn_matrix_kind wanted[WEIGHT_CLASSES]; /* FN_MATRIX_KINDS: as stored */
     uint64_t total_bytes;
     size_t staging_bytes;
     fn_load_progress progress;
@@ -49,6 +59,31 @@ static void *place(loader *l, size_t bytes) {
     return l->arena != NULL ? l->arena + at : NULL;
 }
 
+static size_t round_64(size_t n) {
+    return (n + 63) / 64 * 64;
+}
+
+/* Bytes in the files of one row. */
+static size_t row_bytes(const task *t) {
+    if (t->kind == TASK_MATRIX) {
+        return (size_t)(fn_source_bytes(t->source) / t->source->rows);
+    }
+    return t->cols * fn_dtype_bytes(t->tensor->dtype);
+}
+
+static bool as_stored(const task *t) {
+    return t->matrix.kind == fn_source_kind(t->source) && t->matrix.kind != FN_MATRIX_F32;
+}
+
+/* Memory that the task works in. */
+static size_t staging_of(const task *t) {
+    size_t floats = round_64(t->rows * t->cols * sizeof(float));
+    if (t->kind != TASK_MATRIX) {
+        return floats;
+    }
+    return (as_stored(t) ? 0 : floats) + fn_source_scratch(t->source, t->rows);
+}
+
 static void add_task(loader *l, const task *t) {
     if (l->arena == NULL || t->rows == 0) {
         return;
@@ -58,17 +93,16 @@ static void add_task(loader *l, const task *t) {
         return;
     }
     l->tasks[l->n_tasks++] = *t;
-    size_t bytes = t->rows * t->cols * fn_dtype_bytes(t->tensor->dtype);
-    l->total_bytes += bytes;
-    if (bytes > l->staging_bytes) {
-        l->staging_bytes = bytes;
+    l->total_bytes += t->rows * row_bytes(t);
+    size_t staging = staging_of(t);
+    if (staging > l->staging_bytes) {
+        l->staging_bytes = staging;
     }
 }
 
 /* Cuts rows into parts of about TASK_BYTES, whole tiles each. */
 static void add_rows(loader *l, const task *whole) {
-    size_t row_bytes = whole->cols * fn_dtype_bytes(whole->tensor->dtype);
-    size_t step = TASK_BYTES / (row_bytes * FN_TILE) * FN_TILE;
+    size_t step = TASK_BYTES / (row_bytes(whole) * FN_TILE) * FN_TILE;
     step = step < FN_TILE ? FN_TILE : step;
     for (size_t row = 0; row < whole->rows; row += step) {
         task part = *whole;
@@ -79,53 +113,41 @@ static void add_rows(loader *l, const task *whole) {
     }
 }
 
-/* One matrix made of up to two tensors (or ranges of rows of one), one below the other. */
-typedef struct part {
-    const fn_tensor *tensor;
-    uint64_t first_row;
-    size_t rows;
-} part;
-
-static fn_matrix matrix_of(loader *l, const part *parts, size_t n_parts, size_t cols) {
-    fn_dtype dtype = parts[0].tensor->dtype;
-    fn_matrix m = {.kind = dtype == FN_DTYPE_BF16 ? FN_MATRIX_BF16 : FN_MATRIX_F32,
-                   .cols = cols,
-                   .group = FN_GROUP_DEFAULT};
+/* One matrix made of up to two sources, one below the other. Of two kinds the result is F32, which
+ * holds both exactly. */
+static fn_matrix matrix_of(loader *l, const fn_source *const *parts, size_t n_parts,
+                           weight_class class) {
+    fn_matrix m = {.kind = fn_source_kind(parts[0]), .cols = parts[0]->cols};
     for (size_t i = 0; i < n_parts; i++) {
-        m.rows += parts[i].rows;
-        if (parts[i].tensor->dtype != dtype) {
-            m.kind = FN_MATRIX_F32; /* mixed: the wider holds both exactly */
-        }
+        m.rows += parts[i]->rows;
+        m.kind = fn_source_kind(parts[i]) == m.kind ? m.kind : FN_MATRIX_F32;
     }
+    m.kind = l->wanted[class] != FN_MATRIX_KINDS ? l->wanted[class] : m.kind;
+    m.group = fn_source_group(m.kind);
     m.tile_bytes = fn_matrix_tile_bytes(m.kind, m.cols, m.group);
     uint8_t *tiles = place(l, fn_matrix_bytes(m.kind, m.rows, m.cols, m.group));
     m.tiles = tiles;
     size_t row = 0;
     for (size_t i = 0; i < n_parts; i++) {
         add_rows(l, &(task){.kind = TASK_MATRIX,
-                            .tensor = parts[i].tensor,
-                            .first_row = parts[i].first_row,
-                            .rows = parts[i].rows,
-                            .cols = cols,
+                            .source = parts[i],
+                            .rows = parts[i]->rows,
+                            .cols = m.cols,
                             .matrix = m,
                             .dst_row = row,
                             .dst = tiles});
-        row += parts[i].rows;
+        row += parts[i]->rows;
     }
     return m;
 }
 
-static fn_matrix matrix(loader *l, const fn_tensor *tensor) {
-    if (tensor == NULL) {
-        return (fn_matrix){0};
-    }
-    part whole = {tensor, 0, (size_t)tensor->dims[0]};
-    return matrix_of(l, &whole, 1, (size_t)tensor->dims[1]);
+static fn_matrix matrix(loader *l, const fn_source *source, weight_class class) {
+    return source->weight != NULL ? matrix_of(l, &source, 1, class) : (fn_matrix){0};
 }
 
-static fn_matrix two_matrices(loader *l, const fn_tensor *above, const fn_tensor *below) {
-    part parts[2] = {{above, 0, (size_t)above->dims[0]}, {below, 0, (size_t)below->dims[0]}};
-    return matrix_of(l, parts, 2, (size_t)above->dims[1]);
+static fn_matrix two_matrices(loader *l, const fn_source *above, const fn_source *below,
+                              weight_class class) {
+    return matrix_of(l, (const fn_source *const[]){above, below}, 2, class);
 }
 
 static const float *floats(loader *l, const fn_tensor *tensor, task_kind kind) {
@@ -146,9 +168,9 @@ static const float *vector(loader *l, const fn_tensor *tensor) {
 
 static fn_mixer_weights mixer(loader *l, const fn_bound_mixer *b) {
     return (fn_mixer_weights){.norm = vector(l, b->norm),
-                              .down = matrix(l, b->down),
-                              .up = matrix(l, b->up),
-                              .inject = matrix(l, b->inject)};
+                              .down = matrix(l, &b->down, DENSE),
+                              .up = matrix(l, &b->up, DENSE),
+                              .inject = matrix(l, &b->inject, KEEP)};
 }
 
 static void experts(loader *l, const fn_bound_layer *b, fn_moe_weights *w) {
@@ -156,17 +178,8 @@ static void experts(loader *l, const fn_bound_layer *b, fn_moe_weights *w) {
     fn_matrix *gate_up = place(l, s->n_experts * sizeof *gate_up);
     fn_matrix *down = place(l, s->n_experts * sizeof *down);
     for (size_t e = 0; e < s->n_experts; e++) {
-        fn_matrix m_gate_up;
-        fn_matrix m_down;
-        if (b->experts_gate_up != NULL) {
-            part stacked = {b->experts_gate_up, e * 2 * s->expert_width, 2 * s->expert_width};
-            m_gate_up = matrix_of(l, &stacked, 1, s->hidden);
-            stacked = (part){b->experts_down, e * s->hidden, s->hidden};
-            m_down = matrix_of(l, &stacked, 1, s->expert_width);
-        } else {
-            m_gate_up = two_matrices(l, b->expert_gate[e], b->expert_up[e]);
-            m_down = matrix(l, b->expert_down[e]);
-        }
+        fn_matrix m_gate_up = two_matrices(l, &b->expert_gate[e], &b->expert_up[e], EXPERT);
+        fn_matrix m_down = matrix(l, &b->expert_down[e], EXPERT);
         if (l->arena != NULL) {
             gate_up[e] = m_gate_up;
             down[e] = m_down;
@@ -179,41 +192,41 @@ static void experts(loader *l, const fn_bound_layer *b, fn_moe_weights *w) {
 static void layer(loader *l, const fn_bound_layer *b, fn_layer_weights *w) {
     w->attn_mixer = mixer(l, &b->attn_mixer);
     w->mlp_mixer = mixer(l, &b->mlp_mixer);
-    if (b->in_qkv != NULL) {
-        w->delta = (fn_delta_weights){.in_qkv = matrix(l, b->in_qkv),
-                                      .in_z = matrix(l, b->in_z),
-                                      .in_a = matrix(l, b->in_a),
-                                      .in_b = matrix(l, b->in_b),
-                                      .out = matrix(l, b->delta_out),
+    if (b->in_qkv.weight != NULL) {
+        w->delta = (fn_delta_weights){.in_qkv = matrix(l, &b->in_qkv, DENSE),
+                                      .in_z = matrix(l, &b->in_z, DENSE),
+                                      .in_a = matrix(l, &b->in_a, KEEP),
+                                      .in_b = matrix(l, &b->in_b, KEEP),
+                                      .out = matrix(l, &b->delta_out, DENSE),
                                       .conv = floats(l, b->conv, TASK_CONV),
                                       .a = floats(l, b->a_log, TASK_NEG_EXP),
                                       .dt_bias = vector(l, b->dt_bias),
                                       .norm = vector(l, b->delta_norm)};
     } else {
-        w->attention = (fn_attention_weights){.q = matrix(l, b->q),
-                                              .k = matrix(l, b->k),
-                                              .v = matrix(l, b->v),
-                                              .o = matrix(l, b->o),
+        w->attention = (fn_attention_weights){.q = matrix(l, &b->q, DENSE),
+                                              .k = matrix(l, &b->k, DENSE),
+                                              .v = matrix(l, &b->v, DENSE),
+                                              .o = matrix(l, &b->o, DENSE),
                                               .q_bias = vector(l, b->q_bias),
                                               .k_bias = vector(l, b->k_bias),
                                               .v_bias = vector(l, b->v_bias),
                                               .o_bias = vector(l, b->o_bias),
                                               .q_norm = vector(l, b->q_norm),
                                               .k_norm = vector(l, b->k_norm),
-                                              .index_qk = matrix(l, b->index_qk),
+                                              .index_qk = matrix(l, &b->index_qk, KEEP),
                                               .index_q_norm = vector(l, b->index_q_norm),
                                               .index_k_norm = vector(l, b->index_k_norm)};
     }
-    w->moe.router = matrix(l, b->router);
-    w->moe.shared_gate_up = two_matrices(l, b->shared_gate, b->shared_up);
-    w->moe.shared_down = matrix(l, b->shared_down);
-    w->moe.shared_expert_gate = matrix(l, b->shared_expert_gate);
+    w->moe.router = matrix(l, &b->router, KEEP);
+    w->moe.shared_gate_up = two_matrices(l, &b->shared_gate, &b->shared_up, DENSE);
+    w->moe.shared_down = matrix(l, &b->shared_down, DENSE);
+    w->moe.shared_expert_gate = matrix(l, &b->shared_expert_gate, KEEP);
     experts(l, b, &w->moe);
 }
 
 static void ple(loader *l, const fn_bound_ple *b, fn_ple_weights *w) {
-    w->key = matrix(l, b->key);
-    w->value = matrix(l, b->value);
+    w->key = matrix(l, &b->key, DENSE);
+    w->value = matrix(l, &b->value, DENSE);
     w->norm_key = vector(l, b->norm_key);
     w->norm_query = vector(l, b->norm_query);
     w->norm_conv = vector(l, b->norm_conv);
@@ -222,14 +235,13 @@ static void ple(loader *l, const fn_bound_ple *b, fn_ple_weights *w) {
 
 static void embedding(loader *l, const fn_bound *b, fn_weights *w) {
     const fn_tensor *t = b->embed;
-    if (b->head == NULL) {
-        w->head = matrix(l, t);
+    if (b->head.weight == NULL) {
+        w->head = matrix(l, &b->tied_head, KEEP);
         return;
     }
-    w->head = matrix(l, b->head);
+    w->head = matrix(l, &b->head, DENSE);
     w->embed_dtype = t->dtype == FN_DTYPE_BF16 ? FN_DTYPE_BF16 : FN_DTYPE_F32;
-    size_t row_bytes = (size_t)t->dims[1] * fn_dtype_bytes(w->embed_dtype);
-    uint8_t *dst = place(l, (size_t)t->dims[0] * row_bytes);
+    uint8_t *dst = place(l, (size_t)fn_tensor_elements(t) * fn_dtype_bytes(w->embed_dtype));
     w->embed = dst;
     if (l->arena == NULL) {
         return;
@@ -255,21 +267,45 @@ static void walk(loader *l, const fn_bound *bound, fn_weights *w) {
     }
 }
 
-/* A part's rows -> float32 in dst [rows, cols]. */
+/* A tensor's rows -> float32 in dst [rows, cols]. */
 static fn_status read_floats(const loader *l, const task *t, float *dst, fn_error *err) {
-    return fn_tensor_read_f32(l->checkpoint, t->tensor, t->first_row * t->cols, t->rows * t->cols,
-                              dst, err);
+    return fn_tensor_read_f32(l->checkpoint, t->tensor, (uint64_t)t->first_row * t->cols,
+                              t->rows * t->cols, dst, err);
+}
+
+/* Rows whose codes and scales go into tiles as they are. */
+static fn_status pack_as_stored(const loader *l, const task *t, uint8_t *staging, fn_error *err) {
+    fn_source_codes c;
+    const fn_matrix *m = &t->matrix;
+    size_t groups = (t->cols + m->group - 1) / m->group;
+    fn_status status =
+        fn_source_read_codes(l->checkpoint, t->source, t->first_row, t->rows, staging, &c, err);
+    for (size_t r = 0; status == FN_OK && r < t->rows; r++) {
+        size_t n = t->dst_row + r;
+        if (m->kind == FN_MATRIX_FP8) {
+            fn_matrix_pack_fp8(m, t->dst, n, c.codes + r * t->cols, c.f32_scales + r * groups);
+        } else if (m->kind == FN_MATRIX_NVFP4) {
+            fn_matrix_pack_nvfp4(m, t->dst, n, c.codes + r * ((t->cols + 1) / 2),
+                                 c.e4m3_scales + r * groups, c.global);
+        } else if (m->kind == FN_MATRIX_INT4) {
+            fn_matrix_pack_codes(m, t->dst, n, c.ints + r * t->cols, c.f16_scales + r * groups);
+        } else {
+            fn_matrix_pack_row(m, t->dst, n, c.codes + r * t->cols * sizeof(uint16_t));
+        }
+    }
+    return status;
 }
 
 static fn_status pack(const loader *l, const task *t, uint8_t *staging, fn_error *err) {
-    bool as_stored = t->matrix.kind == FN_MATRIX_BF16;
-    size_t element = as_stored ? 2 : sizeof(float);
+    if (as_stored(t)) {
+        return pack_as_stored(l, t, staging, err);
+    }
+    float *rows = (float *)(void *)staging;
+    uint8_t *scratch = staging + round_64(t->rows * t->cols * sizeof *rows);
     fn_status status =
-        as_stored ? fn_tensor_read(l->checkpoint, t->tensor, t->first_row * t->cols * element,
-                                   staging, t->rows * t->cols * element, err)
-                  : read_floats(l, t, (float *)(void *)staging, err);
+        fn_source_read_f32(l->checkpoint, t->source, t->first_row, t->rows, scratch, rows, err);
     for (size_t r = 0; status == FN_OK && r < t->rows; r++) {
-        fn_matrix_pack_row(&t->matrix, t->dst, t->dst_row + r, staging + r * t->cols * element);
+        fn_matrix_pack_row(&t->matrix, t->dst, t->dst_row + r, rows + r * t->cols);
     }
     return status;
 }
@@ -304,10 +340,10 @@ static fn_status run_task(const loader *l, const task *t, uint8_t *staging, fn_e
     }
     case TASK_RAW: {
         bool bf16 = t->tensor->dtype == FN_DTYPE_BF16;
-        size_t row_bytes = t->cols * (bf16 ? 2 : sizeof(float));
-        uint8_t *dst = (uint8_t *)t->dst + t->dst_row * row_bytes;
-        return bf16 ? fn_tensor_read(l->checkpoint, t->tensor, t->first_row * row_bytes, dst,
-                                     t->rows * row_bytes, err)
+        size_t row = t->cols * (bf16 ? 2 : sizeof(float));
+        uint8_t *dst = (uint8_t *)t->dst + t->dst_row * row;
+        return bf16 ? fn_tensor_read(l->checkpoint, t->tensor, (uint64_t)t->first_row * row, dst,
+                                     t->rows * row, err)
                     : read_floats(l, t, (float *)(void *)dst, err);
     }
     }
@@ -327,7 +363,7 @@ static void work(void *ctx, size_t thread, size_t n_threads) {
             atomic_store(&l->failed, 1);
             return;
         }
-        uint64_t bytes = t->rows * t->cols * fn_dtype_bytes(t->tensor->dtype);
+        uint64_t bytes = t->rows * row_bytes(t);
         uint64_t done = atomic_fetch_add(&l->done_bytes, bytes) + bytes;
         if (thread == 0 && l->progress != NULL && !l->progress(l->ud, done, l->total_bytes)) {
             (void)fn_fail(&l->errors[0], FN_E_CANCELLED, "loading was cancelled");
@@ -341,8 +377,7 @@ static fn_status run_tasks(loader *l, fn_pool *pool, fn_error *err) {
     fn_status status = FN_OK;
     l->staging = fn_alloc_zero(threads, sizeof *l->staging);
     l->errors = fn_alloc_zero(threads, sizeof *l->errors);
-    /* Float32 staging of a 16-bit source needs twice the source's bytes. */
-    size_t staging_bytes = l->staging_bytes * 2;
+    size_t staging_bytes = l->staging_bytes;
     bool ok = l->staging != NULL && l->errors != NULL && !l->out_of_memory;
     for (size_t i = 0; ok && i < threads; i++) {
         l->staging[i] = fn_alloc_aligned(staging_bytes, 1);
@@ -370,6 +405,14 @@ done:
     return status;
 }
 
+static loader loader_of(const fn_shape *shape) {
+    loader l = {.shape = shape};
+    for (size_t i = 0; i < WEIGHT_CLASSES; i++) {
+        l.wanted[i] = FN_MATRIX_KINDS;
+    }
+    return l;
+}
+
 static fn_status weights_create(const fn_shape *shape, fn_weights **out, fn_error *err) {
     fn_weights *w = fn_alloc_zero(1, sizeof *w);
     *out = NULL;
@@ -393,7 +436,7 @@ fn_status fn_weights_size(const fn_bound *bound, const fn_shape *shape, size_t *
     *bytes = 0;
     fn_status status = weights_create(shape, &w, err);
     if (status == FN_OK) {
-        loader l = {.shape = shape};
+        loader l = loader_of(shape);
         walk(&l, bound, w);
         *bytes = l.used;
     }
@@ -405,7 +448,10 @@ fn_status fn_weights_load(const fn_checkpoint *c, const fn_bound *bound, const f
                           fn_pool *pool, fn_load_progress progress, void *ud, fn_weights **out,
                           fn_error *err) {
     fn_weights *w = NULL;
-    loader l = {.checkpoint = c, .shape = shape, .progress = progress, .ud = ud};
+    loader l = loader_of(shape);
+    l.checkpoint = c;
+    l.progress = progress;
+    l.ud = ud;
     *out = NULL;
     fn_status status = weights_create(shape, &w, err);
     if (status != FN_OK) {

@@ -57,7 +57,8 @@ static bool is_bf16(const fn_tensor *t) {
     return t == NULL || t->dtype == FN_DTYPE_BF16;
 }
 
-static fn_matrix_kind kind_of(int bits, const fn_tensor *a, const fn_tensor *b) {
+/* What the loader keeps: bits decide, else the stored type; of two types F32. */
+static fn_matrix_kind kind_of(int bits, const fn_source *a, const fn_source *b) {
     switch (bits) {
     case 4:
         return FN_MATRIX_INT4;
@@ -68,28 +69,32 @@ static fn_matrix_kind kind_of(int bits, const fn_tensor *a, const fn_tensor *b) 
     case 32:
         return FN_MATRIX_F32;
     default:
-        return is_bf16(a) && is_bf16(b) ? FN_MATRIX_BF16 : FN_MATRIX_F32;
+        break;
     }
+    if (a->weight == NULL) {
+        return FN_MATRIX_BF16;
+    }
+    fn_matrix_kind kind = fn_source_kind(a);
+    return b == NULL || fn_source_kind(b) == kind ? kind : FN_MATRIX_F32;
 }
 
-static uint64_t packed_bytes(fn_matrix_kind kind, uint64_t rows, uint64_t cols) {
-    return fn_saturate_mul(fn_matrix_tiles(rows),
-                           fn_matrix_tile_bytes(kind, cols, FN_GROUP_DEFAULT));
+static uint64_t source_bytes(const fn_source *s, uint64_t n) {
+    return s->weight != NULL ? fn_source_bytes(s) : fn_saturate_mul(n, 2);
 }
 
-/* A matrix of `rows` x `cols` numbers stored in tensor a, or in a and b one below the other. */
+/* A matrix of `rows` x `cols` numbers stored in source a, or half in a and half in b below it. */
 static void add_halves(fn_plan_line *line, int bits, uint64_t rows, uint64_t cols,
-                       const fn_tensor *a, const fn_tensor *b) {
+                       const fn_source *a, const fn_source *b) {
     fn_matrix_kind kind = kind_of(bits, a, b);
+    size_t group = fn_source_group(kind);
     uint64_t n = fn_saturate_mul(rows, cols);
-    uint64_t packed = packed_bytes(kind, rows, cols);
-    uint64_t scales = 0;
-    if (kind == FN_MATRIX_INT4 || kind == FN_MATRIX_INT8) {
-        uint64_t groups = (cols + FN_GROUP_DEFAULT - 1) / FN_GROUP_DEFAULT;
-        scales = FN_PRODUCT(fn_matrix_tiles(rows), groups, (uint64_t)FN_TILE * 2);
-    }
+    uint64_t packed =
+        fn_saturate_mul(fn_matrix_tiles(rows), fn_matrix_tile_bytes(kind, cols, group));
+    uint64_t scales = fn_matrix_scale_bytes(kind, rows, cols, group);
+    uint64_t half = b != NULL ? n / 2 : n;
     grow(&line->params, n);
-    grow(&line->stored, b != NULL ? fn_saturate_add(a->bytes, b->bytes) : stored_bytes(a, n));
+    grow(&line->stored, source_bytes(a, half));
+    grow(&line->stored, b != NULL ? source_bytes(b, half) : 0);
     grow(&line->weights, packed - scales);
     grow(&line->scales, scales);
     grow(&line->active, n);
@@ -97,8 +102,8 @@ static void add_halves(fn_plan_line *line, int bits, uint64_t rows, uint64_t col
 }
 
 static void add_matrix(fn_plan_line *line, int bits, uint64_t rows, uint64_t cols,
-                       const fn_tensor *t) {
-    add_halves(line, bits, rows, cols, t, NULL);
+                       const fn_source *s) {
+    add_halves(line, bits, rows, cols, s, NULL);
 }
 
 static void add_vector(fn_plan_line *line, uint64_t n, const fn_tensor *t) {
@@ -121,10 +126,10 @@ static void add_mixer(planner *p, const fn_bound_mixer *b, bool final) {
     fn_plan_line *line = &p->lines[FN_PLAN_MIXERS];
     uint64_t streams = fn_shape_streams(p->s);
     add_vector(line, streams, b->norm);
-    add_matrix(line, p->set->dense_bits, p->s->hc_rank, streams, b->down);
-    add_matrix(line, p->set->dense_bits, streams, p->s->hc_rank, b->up);
+    add_matrix(line, p->set->dense_bits, p->s->hc_rank, streams, &b->down);
+    add_matrix(line, p->set->dense_bits, streams, p->s->hc_rank, &b->up);
     if (!final) {
-        add_matrix(line, 0, p->s->hc, streams, b->inject);
+        add_matrix(line, 0, p->s->hc, streams, &b->inject);
     }
 }
 
@@ -132,11 +137,11 @@ static void add_delta(planner *p, const fn_bound_layer *b) {
     const fn_shape *s = p->s;
     fn_plan_line *line = &p->lines[FN_PLAN_DELTA];
     int bits = p->set->dense_bits;
-    add_matrix(line, bits, fn_shape_conv(s), s->hidden, b->in_qkv);
-    add_matrix(line, bits, fn_shape_delta_v(s), s->hidden, b->in_z);
-    add_matrix(line, 0, s->delta_v_heads, s->hidden, b->in_a);
-    add_matrix(line, 0, s->delta_v_heads, s->hidden, b->in_b);
-    add_matrix(line, bits, s->hidden, fn_shape_delta_v(s), b->delta_out);
+    add_matrix(line, bits, fn_shape_conv(s), s->hidden, &b->in_qkv);
+    add_matrix(line, bits, fn_shape_delta_v(s), s->hidden, &b->in_z);
+    add_matrix(line, 0, s->delta_v_heads, s->hidden, &b->in_a);
+    add_matrix(line, 0, s->delta_v_heads, s->hidden, &b->in_b);
+    add_matrix(line, bits, s->hidden, fn_shape_delta_v(s), &b->delta_out);
     add_vector(line, fn_shape_conv(s) * s->conv_kernel, b->conv);
     add_vector(line, s->delta_v_heads, b->a_log);
     add_vector(line, s->delta_v_heads, b->dt_bias);
@@ -149,10 +154,10 @@ static void add_attention(planner *p, const fn_bound_layer *b) {
     int bits = p->set->dense_bits;
     uint64_t q = s->n_heads * s->head_dim;
     uint64_t kv = s->n_kv_heads * s->head_dim;
-    add_matrix(line, bits, 2 * q, s->hidden, b->q);
-    add_matrix(line, bits, kv, s->hidden, b->k);
-    add_matrix(line, bits, kv, s->hidden, b->v);
-    add_matrix(line, bits, s->hidden, q, b->o);
+    add_matrix(line, bits, 2 * q, s->hidden, &b->q);
+    add_matrix(line, bits, kv, s->hidden, &b->k);
+    add_matrix(line, bits, kv, s->hidden, &b->v);
+    add_matrix(line, bits, s->hidden, q, &b->o);
     if (s->attention_bias) {
         add_vector(line, 2 * q, b->q_bias);
         add_vector(line, kv, b->k_bias);
@@ -163,7 +168,7 @@ static void add_attention(planner *p, const fn_bound_layer *b) {
     add_vector(line, s->head_dim, b->k_norm);
     if (s->has_indexer) {
         line = &p->lines[FN_PLAN_INDEXER];
-        add_matrix(line, 0, (s->index_heads + 1) * s->index_dim, s->hidden, b->index_qk);
+        add_matrix(line, 0, (s->index_heads + 1) * s->index_dim, s->hidden, &b->index_qk);
         add_vector(line, s->index_dim, b->index_q_norm);
         add_vector(line, s->index_dim, b->index_k_norm);
     }
@@ -173,21 +178,16 @@ static void add_attention(planner *p, const fn_bound_layer *b) {
 static void add_routed(planner *p, const fn_bound_layer *b) {
     const fn_shape *s = p->s;
     int bits = p->set->expert_bits;
-    bool single = b->expert_gate != NULL;
-    bool stacked = b->experts_gate_up != NULL;
+    static const fn_source none;
+    bool bound = b->expert_gate != NULL;
     fn_plan_line layer = {0};
     if (s->n_experts == 0) {
         return;
     }
     for (size_t e = 0; e < s->n_experts; e++) {
-        const fn_tensor *up = single ? b->expert_up[e] : NULL;
-        add_halves(&layer, bits, 2 * s->expert_width, s->hidden,
-                   single ? b->expert_gate[e] : b->experts_gate_up, up);
-        add_matrix(&layer, bits, s->hidden, s->expert_width,
-                   single ? b->expert_down[e] : b->experts_down);
-    }
-    if (stacked) { /* the two tensors were counted once for every expert */
-        layer.stored = fn_saturate_add(b->experts_gate_up->bytes, b->experts_down->bytes);
+        add_halves(&layer, bits, 2 * s->expert_width, s->hidden, bound ? &b->expert_gate[e] : &none,
+                   bound ? &b->expert_up[e] : &none);
+        add_matrix(&layer, bits, s->hidden, s->expert_width, bound ? &b->expert_down[e] : &none);
     }
     layer.active = layer.active / s->n_experts * s->n_chosen;
     layer.read = layer.read / s->n_experts * s->n_chosen;
@@ -199,11 +199,11 @@ static void add_routed(planner *p, const fn_bound_layer *b) {
 static void add_experts(planner *p, const fn_bound_layer *b) {
     const fn_shape *s = p->s;
     fn_plan_line *line = &p->lines[FN_PLAN_SHARED];
-    add_matrix(&p->lines[FN_PLAN_ROUTER], 0, s->n_experts, s->hidden, b->router);
-    add_halves(line, p->set->dense_bits, 2 * s->shared_width, s->hidden, b->shared_gate,
-               b->shared_up);
-    add_matrix(line, p->set->dense_bits, s->hidden, s->shared_width, b->shared_down);
-    add_matrix(line, 0, 1, s->hidden, b->shared_expert_gate);
+    add_matrix(&p->lines[FN_PLAN_ROUTER], 0, s->n_experts, s->hidden, &b->router);
+    add_halves(line, p->set->dense_bits, 2 * s->shared_width, s->hidden, &b->shared_gate,
+               &b->shared_up);
+    add_matrix(line, p->set->dense_bits, s->hidden, s->shared_width, &b->shared_down);
+    add_matrix(line, 0, 1, s->hidden, &b->shared_expert_gate);
     add_routed(p, b);
 }
 
@@ -216,13 +216,14 @@ static void add_table(planner *p, const fn_bound_ple *b, uint64_t rows) {
         grow(&stored, b->pieces[i]->bytes);
     }
     stored = b->n_pieces > 0 ? stored : fn_saturate_mul(n, 2);
+    uint64_t scale = b->table_scale != NULL ? b->table_scale->bytes : 0;
     uint64_t bits = (uint64_t)p->set->ngram_bits;
     uint64_t row_bytes = bits > 0 ? (width * bits + 7) / 8 : stored / rows;
     if (bits > 0 && bits < 16) {
         row_bytes += (width + FN_GROUP_DEFAULT - 1) / FN_GROUP_DEFAULT * 2;
     }
     grow(&line->params, n);
-    grow(&line->stored, stored);
+    grow(&line->stored, fn_saturate_add(stored, scale));
     grow(&line->mapped, fn_saturate_mul(rows, row_bytes));
     grow(&line->active, p->s->ple_embed);
     grow(&line->read, fn_saturate_mul(fn_shape_ngram_heads(p->s), row_bytes));
@@ -237,8 +238,8 @@ static void add_ple(planner *p, const fn_bound_ple *bound, size_t index) {
     uint64_t constants = s->ngram_size + 2 * fn_shape_ngram_heads(s);
     fn_ngram_constants hash;
     fn_ngram_constants_init(s, index, &hash);
-    add_matrix(line, p->set->dense_bits, streams, s->ple_embed, b->key);
-    add_matrix(line, p->set->dense_bits, s->hidden, s->ple_embed, b->value);
+    add_matrix(line, p->set->dense_bits, streams, s->ple_embed, &b->key);
+    add_matrix(line, p->set->dense_bits, s->hidden, s->ple_embed, &b->value);
     add_vector(line, streams, b->norm_key);
     add_vector(line, streams, b->norm_query);
     add_vector(line, streams, b->norm_conv);
@@ -269,6 +270,7 @@ static void add_layer(planner *p, const fn_bound_layer *bound, size_t i) {
 
 /* Rows of the embedding are copied as stored; a tied head is packed once and serves as both. */
 static void add_ends(planner *p, const fn_bound *bound) {
+    static const fn_source none;
     const fn_shape *s = p->s;
     const fn_tensor *embed = bound != NULL ? bound->embed : NULL;
     fn_plan_line *line = &p->lines[FN_PLAN_EMBEDDING];
@@ -279,13 +281,13 @@ static void add_ends(planner *p, const fn_bound *bound) {
     line->stored = stored_bytes(embed, n);
     line->read = row_bytes;
     if (s->tied_head) {
-        add_matrix(head, 0, s->vocab, s->hidden, embed);
+        add_matrix(head, 0, s->vocab, s->hidden, bound != NULL ? &bound->tied_head : &none);
         head->params = 0;
         head->stored = 0;
     } else {
         line->weights = round_64(fn_saturate_mul(s->vocab, row_bytes));
         add_matrix(head, p->set->dense_bits, s->vocab, s->hidden,
-                   bound != NULL ? bound->head : NULL);
+                   bound != NULL ? &bound->head : &none);
     }
 }
 

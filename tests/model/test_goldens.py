@@ -13,7 +13,7 @@ from machine import kernel_tables
 import tensor_files
 
 CASES = [DATA / name for name in ("mini-f32", "mini-bf16", "mini-tied", "mini-dense")]
-CASES += [SHARED / "fixtures" / name for name in ("tiny-text", "tiny-stacked", "tiny-bf16", "mtp", "tiny-vlm")]
+CASES += [SHARED / "fixtures" / name for name in ("tiny-text", "tiny-stacked", "tiny-bf16", "mtp", "tiny-fp8", "tiny-fp8-wide", "tiny-vlm")]
 SCALE = 0.3
 # Values of the MTP head and of images have tests of their own.
 TRACED = {"logits", "streams", "hidden", "mixer_out", "mlp_out", "ple_out", "router_ids", "router_weights", "delta_state",

@@ -87,60 +87,68 @@ static void check_name(const fn_tensor *t, const char *prefix, const char *name)
 
 static void check_delta_layer(const fn_bound_layer *l, const char *prefix) {
     check_name(l->attn_mixer.norm, prefix, "attn_hyper_connection.hc_norm.weight");
-    check_name(l->attn_mixer.down, prefix, "attn_hyper_connection.input_mix_weight_down.weight");
-    check_name(l->mlp_mixer.up, prefix, "mlp_hyper_connection.input_mix_weight_up.weight");
-    check_name(l->mlp_mixer.inject, prefix, "mlp_hyper_connection.block_inject_weight.weight");
-    check_name(l->in_qkv, prefix, "linear_attn.in_proj_qkv.weight");
-    check_name(l->in_z, prefix, "linear_attn.in_proj_z.weight");
-    check_name(l->in_a, prefix, "linear_attn.in_proj_a.weight");
-    check_name(l->in_b, prefix, "linear_attn.in_proj_b.weight");
+    check_name(l->attn_mixer.down.weight, prefix,
+               "attn_hyper_connection.input_mix_weight_down.weight");
+    check_name(l->mlp_mixer.up.weight, prefix, "mlp_hyper_connection.input_mix_weight_up.weight");
+    check_name(l->mlp_mixer.inject.weight, prefix,
+               "mlp_hyper_connection.block_inject_weight.weight");
+    check_name(l->in_qkv.weight, prefix, "linear_attn.in_proj_qkv.weight");
+    check_name(l->in_z.weight, prefix, "linear_attn.in_proj_z.weight");
+    check_name(l->in_a.weight, prefix, "linear_attn.in_proj_a.weight");
+    check_name(l->in_b.weight, prefix, "linear_attn.in_proj_b.weight");
     check_name(l->conv, prefix, "linear_attn.conv1d.weight");
     check_name(l->a_log, prefix, "linear_attn.A_log");
     check_name(l->dt_bias, prefix, "linear_attn.dt_bias");
     check_name(l->delta_norm, prefix, "linear_attn.norm.weight");
-    check_name(l->delta_out, prefix, "linear_attn.out_proj.weight");
-    assert_null(l->q);
-    assert_null(l->index_qk);
+    check_name(l->delta_out.weight, prefix, "linear_attn.out_proj.weight");
+    assert_null(l->q.weight);
+    assert_null(l->index_qk.weight);
 }
 
 static void check_attention_layer(const fn_bound_layer *l, const char *prefix) {
-    check_name(l->q, prefix, "self_attn.q_proj.weight");
-    check_name(l->k, prefix, "self_attn.k_proj.weight");
-    check_name(l->v, prefix, "self_attn.v_proj.weight");
-    check_name(l->o, prefix, "self_attn.o_proj.weight");
+    check_name(l->q.weight, prefix, "self_attn.q_proj.weight");
+    check_name(l->k.weight, prefix, "self_attn.k_proj.weight");
+    check_name(l->v.weight, prefix, "self_attn.v_proj.weight");
+    check_name(l->o.weight, prefix, "self_attn.o_proj.weight");
     check_name(l->q_norm, prefix, "self_attn.q_norm.weight");
     check_name(l->k_norm, prefix, "self_attn.k_norm.weight");
-    check_name(l->index_qk, prefix, "self_attn.indexer.index_qk_proj.weight");
+    check_name(l->index_qk.weight, prefix, "self_attn.indexer.index_qk_proj.weight");
     check_name(l->index_q_norm, prefix, "self_attn.indexer.q_layernorm.weight");
     check_name(l->index_k_norm, prefix, "self_attn.indexer.k_layernorm.weight");
-    assert_null(l->in_qkv);
+    assert_null(l->in_qkv.weight);
     assert_null(l->q_bias);
     assert_null(l->ple);
 }
 
 static void check_mlp(const fn_bound_layer *l, const char *prefix, bool stacked) {
-    check_name(l->router, prefix, "mlp.gate.weight");
-    check_name(l->shared_gate, prefix, "mlp.shared_expert.gate_proj.weight");
-    check_name(l->shared_up, prefix, "mlp.shared_expert.up_proj.weight");
-    check_name(l->shared_down, prefix, "mlp.shared_expert.down_proj.weight");
-    check_name(l->shared_expert_gate, prefix, "mlp.shared_expert_gate.weight");
+    check_name(l->router.weight, prefix, "mlp.gate.weight");
+    check_name(l->shared_gate.weight, prefix, "mlp.shared_expert.gate_proj.weight");
+    check_name(l->shared_up.weight, prefix, "mlp.shared_expert.up_proj.weight");
+    check_name(l->shared_down.weight, prefix, "mlp.shared_expert.down_proj.weight");
+    check_name(l->shared_expert_gate.weight, prefix, "mlp.shared_expert_gate.weight");
     if (stacked) {
-        check_name(l->experts_gate_up, prefix, "mlp.experts.gate_up_proj");
-        check_name(l->experts_down, prefix, "mlp.experts.down_proj");
-        assert_null(l->expert_gate);
+        for (size_t e = 0; e < 3; e++) { /* the stack: gate 0, up 0, gate 1, ... of 7 rows each */
+            check_name(l->expert_gate[e].weight, prefix, "mlp.experts.gate_up_proj");
+            check_name(l->expert_up[e].weight, prefix, "mlp.experts.gate_up_proj");
+            check_name(l->expert_down[e].weight, prefix, "mlp.experts.down_proj");
+            assert_int_equal(l->expert_gate[e].first_row, 14 * e);
+            assert_int_equal(l->expert_up[e].first_row, 14 * e + 7);
+            assert_int_equal(l->expert_down[e].first_row, 12 * e);
+            assert_int_equal(l->expert_up[e].rows, 7);
+            assert_int_equal(l->expert_down[e].cols, 7);
+        }
     } else {
-        check_name(l->expert_gate[0], prefix, "mlp.experts.0.gate_proj.weight");
-        check_name(l->expert_up[2], prefix, "mlp.experts.2.up_proj.weight");
-        check_name(l->expert_down[1], prefix, "mlp.experts.1.down_proj.weight");
-        assert_null(l->experts_gate_up);
-        assert_null(l->experts_down);
+        check_name(l->expert_gate[0].weight, prefix, "mlp.experts.0.gate_proj.weight");
+        check_name(l->expert_up[2].weight, prefix, "mlp.experts.2.up_proj.weight");
+        check_name(l->expert_down[1].weight, prefix, "mlp.experts.1.down_proj.weight");
+        assert_int_equal(l->expert_up[2].first_row, 0);
     }
 }
 
 static void check_ple(const fn_bound_ple *ple, size_t n_pieces, const char *prefix) {
     assert_non_null(ple);
-    check_name(ple->key, prefix, "key_proj.weight");
-    check_name(ple->value, prefix, "value_proj.weight");
+    check_name(ple->key.weight, prefix, "key_proj.weight");
+    check_name(ple->value.weight, prefix, "value_proj.weight");
     check_name(ple->norm_key, prefix, "norm_key.weight");
     check_name(ple->norm_query, prefix, "norm_query.weight");
     check_name(ple->norm_conv, prefix, "norm_conv.weight");
@@ -179,8 +187,8 @@ static void every_layout_binds_to_the_same_roles(void **state) {
         const char *model = layout.nested ? "model.language_model." : "model.";
         check_name(o.bound->embed, model, "embed_tokens.weight");
         check_name(o.bound->mixer.norm, model, "hyper_connection_mixer.hc_norm.weight");
-        assert_null(o.bound->mixer.inject);
-        check_name(o.bound->head, "", "lm_head.weight");
+        assert_null(o.bound->mixer.inject.weight);
+        check_name(o.bound->head.weight, "", "lm_head.weight");
         for (size_t k = 0; k < 3; k++) {
             (void)snprintf(prefix, sizeof prefix, "%slayers.%zu.", model, k);
             if (k == 1) {
@@ -216,9 +224,10 @@ static void experts_may_differ_from_layer_to_layer(void **state) {
     made_add(&m, "model.layers.1.mlp.experts.down_proj", "BF16", 3, down);
     made_write(&m);
     opened o = open_ok(m.dir);
-    assert_non_null(o.bound->layers[1].experts_gate_up);
-    assert_null(o.bound->layers[1].expert_gate);
-    assert_non_null(o.bound->layers[2].expert_gate);
+    check_name(o.bound->layers[1].expert_up[2].weight, "model.layers.1.",
+               "mlp.experts.gate_up_proj");
+    check_name(o.bound->layers[2].expert_up[2].weight, "model.layers.2.",
+               "mlp.experts.2.up_proj.weight");
     close_all(&o);
     made_model_free(&m);
 }
@@ -234,9 +243,9 @@ static void config_decides_about_optional_parts(void **state) {
     made_model_init(&m, &shape, made_plain_layout());
     made_write(&m);
     opened o = open_ok(m.dir);
-    assert_null(o.bound->head);
+    assert_null(o.bound->head.weight);
     assert_null(o.bound->layers[2].ple);
-    assert_null(o.bound->layers[1].index_qk);
+    assert_null(o.bound->layers[1].index_qk.weight);
     check_name(o.bound->layers[1].q_bias, "model.layers.1.", "self_attn.q_proj.bias");
     check_name(o.bound->layers[1].o_bias, "model.layers.1.", "self_attn.o_proj.bias");
     close_all(&o);
@@ -266,7 +275,7 @@ static void tied_head_ignores_a_stored_one(void **state) {
     json_object_set_new(made_text(&m), "tie_word_embeddings", json_true());
     made_write(&m);
     opened o = open_ok(m.dir);
-    assert_null(o.bound->head);
+    assert_null(o.bound->head.weight);
     close_all(&o);
     made_model_free(&m);
 }
@@ -383,16 +392,19 @@ static void shape_errors_give_both_shapes(void **state) {
     check_bind(&m, "layer_multipliers: found F64 [3], expected I64 [3]");
 }
 
-static void quantised_weights_are_named_as_such(void **state) {
+static void types_of_no_known_format_are_named(void **state) {
     (void)state;
-    static const char *const types[] = {"F8_E4M3", "U8", "I32", "F64"};
+    static const char *const types[] = {"F8_E5M2", "I8", "I32", "F64"};
     for (size_t i = 0; i < 4; i++) {
         char found[80];
         made_model m = tiny();
         made_find(&m, "layers.1.mlp.experts.2.up_proj.weight")->dtype = types[i];
         (void)snprintf(found, sizeof found, "experts.2.up_proj.weight: found %s [7, 12]", types[i]);
-        check_bind(&m, found, "expected BF16, F16 or F32", "not supported");
+        check_bind(&m, found, "expected BF16, F16, F32, F8_E4M3 or U8", "not supported");
     }
+    made_model m = tiny(); /* rows are taken from it one by one */
+    made_find(&m, "embed_tokens.weight")->dtype = "F8_E4M3";
+    check_bind(&m, "embed_tokens.weight: found F8_E4M3 [40, 12]", "expected BF16, F16 or F32");
 }
 
 static void incomplete_experts_name_their_layers(void **state) {
@@ -464,8 +476,8 @@ static void table_rows_must_add_up(void **state) {
     made_find(&m, "shard_1.weight")->dtype = "F32";
     check_bind(&m, "shard_1.weight: found F32 [80, 2], expected BF16 [rows, 2]");
     m = tiny();
-    made_find(&m, "shard_0.weight")->dtype = "F8_E4M3";
-    check_bind(&m, "shard_0.weight: found F8_E4M3 [80, 2]", "not supported");
+    made_find(&m, "shard_0.weight")->dtype = "I8";
+    check_bind(&m, "shard_0.weight: found I8 [80, 2]", "F8_E4M3", "not supported");
 }
 
 /* Pieces of any sizes do, and split_ngram_parts need not be right. */
@@ -515,10 +527,8 @@ static void shared_fixtures_bind(void **state) {
     static const struct {
         const char *name;
         size_t n_vision, n_mtp;
-    } fixtures[] = {{"tiny-text", 0, 0},
-                    {"tiny-stacked", 0, 0},
-                    {"tiny-bf16", 0, 0},
-                    {"mtp", 0, 31},
+    } fixtures[] = {{"tiny-text", 0, 0}, {"tiny-stacked", 0, 0}, {"tiny-bf16", 0, 0},
+                    {"mtp", 0, 31},      {"tiny-fp8", 0, 59},    {"tiny-fp8-wide", 0, 0},
                     {"tiny-vlm", 33, 31}};
     for (size_t i = 0; i < sizeof fixtures / sizeof fixtures[0]; i++) {
         char dir[300];
@@ -548,7 +558,7 @@ int main(void) {
         cmocka_unit_test(no_tensor_can_be_missed),
         cmocka_unit_test(no_shape_or_type_can_differ),
         cmocka_unit_test(shape_errors_give_both_shapes),
-        cmocka_unit_test(quantised_weights_are_named_as_such),
+        cmocka_unit_test(types_of_no_known_format_are_named),
         cmocka_unit_test(incomplete_experts_name_their_layers),
         cmocka_unit_test(unexpected_tensors_are_named),
         cmocka_unit_test(missing_table_pieces_are_named),

@@ -168,7 +168,7 @@ static void expect_loader_size(const char *dir, const char *what) {
     }
     fn_plan_source source = {.shape = &shape, .bound = bound, .checkpoint = c};
     fn_memory_plan plan = plan_of(&source, (fn_plan_settings){0});
-    if (plan.total.weights != bytes || plan.total.scales != 0) {
+    if (plan.total.weights + plan.total.scales != bytes) {
         fail_msg("%s: plan %llu + %llu, loader %zu bytes", what,
                  (unsigned long long)plan.total.weights, (unsigned long long)plan.total.scales,
                  bytes);
