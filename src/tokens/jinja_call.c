@@ -133,32 +133,36 @@ static bool is_open_param(const fn_jmacro_def *def, const fn_jargs *args, fn_jva
     return false;
 }
 
+static const char *macro_label(fn_jrun *run, const fn_jmacro_def *def) {
+    return def->name != NULL ? fn_jrun_format(run, "'%s'", def->name) : "None";
+}
+
+static bool refuse_keyword(fn_jrun *run, const fn_jmacro_def *def, const fn_jstr *name) {
+    const char *label = macro_label(run, def);
+    if (fn_j_is_text(fn_j_str(name), "caller")) {
+        (void)fn_jrun_error(run,
+                            "macro %s was invoked with two values for the special caller argument. "
+                            "This is most likely a bug.",
+                            label);
+    } else {
+        (void)fn_jrun_error(run, "macro %s takes no keyword argument '%.*s'", label, (int)name->n,
+                            name->p);
+    }
+    return false;
+}
+
 /* The keywords that belong to no parameter: kwargs, or an error. */
 static bool bind_keywords(fn_jrun *run, const fn_jmacro_def *def, const fn_jargs *args,
                           fn_jact *act) {
     fn_jdict *rest = fn_jdict_new(run);
-    if (rest == NULL) {
-        return false;
-    }
     bool takes_caller = def->uses_caller && !def->explicit_caller;
-    for (size_t i = 0; i < args->n_keywords; i++) {
+    for (size_t i = 0; rest != NULL && i < args->n_keywords; i++) {
         fn_jval name = args->keywords[i].name;
         if (is_open_param(def, args, name) || (takes_caller && fn_j_is_text(name, "caller"))) {
             continue;
         }
-        if (!def->uses_kwargs && fn_j_is_text(name, "caller")) {
-            (void)fn_jrun_error(run,
-                                "macro '%s' was invoked with two values for the special caller "
-                                "argument. This is most likely a bug.",
-                                def->name != NULL ? def->name : "None");
-            return false;
-        }
         if (!def->uses_kwargs) {
-            (void)fn_jrun_error(run, "macro %s%s%s takes no keyword argument '%.*s'",
-                                def->name != NULL ? "'" : "",
-                                def->name != NULL ? def->name : "None",
-                                def->name != NULL ? "'" : "", (int)name.as.s->n, name.as.s->p);
-            return false;
+            return refuse_keyword(run, def, name.as.s);
         }
         if (!fn_jdict_set(run, rest, name, args->keywords[i].value)) {
             return false;
@@ -167,7 +171,7 @@ static bool bind_keywords(fn_jrun *run, const fn_jmacro_def *def, const fn_jargs
     if (def->uses_kwargs) {
         act->slots[def->kwargs_slot] = (fn_jval){.type = FN_J_DICT, .as.dict = rest};
     }
-    return true;
+    return rest != NULL;
 }
 
 static bool bind_special(fn_jrun *run, const fn_jmacro_def *def, const fn_jargs *args,
@@ -186,9 +190,8 @@ static bool bind_special(fn_jrun *run, const fn_jmacro_def *def, const fn_jargs 
         act->slots[def->varargs_slot] = fn_j_seq(
             run, FN_JSEQ_TUPLE, extra > 0 ? args->positional + def->params.n : NULL, extra);
     } else if (extra > 0) {
-        (void)fn_jrun_error(run, "macro %s%s%s takes not more than %zu argument(s)",
-                            def->name != NULL ? "'" : "", def->name != NULL ? def->name : "None",
-                            def->name != NULL ? "'" : "", def->params.n);
+        (void)fn_jrun_error(run, "macro %s takes not more than %zu argument(s)",
+                            macro_label(run, def), def->params.n);
     }
     return run->status == FN_OK;
 }

@@ -344,10 +344,10 @@ static fn_jval text_to_float(fn_jrun *run, const fn_jstr *s) {
     bool sign = negative || (small.as.s->n > 0 && small.as.s->p[0] == '+');
     fn_jval rest = fn_jstr_sub(run, small.as.s, sign ? 1 : 0, small.as.s->n);
     if (fn_j_is_text(rest, "inf") || fn_j_is_text(rest, "infinity")) {
-        return fn_j_float(negative ? -INFINITY : INFINITY);
+        return fn_j_float(negative ? -(double)INFINITY : (double)INFINITY);
     }
     if (fn_j_is_text(rest, "nan")) {
-        return fn_j_float(NAN);
+        return fn_j_float((double)NAN);
     }
     bool ok = false;
     double d = fn_jnum_parse_float(small.as.s->p, small.as.s->n, &ok);
