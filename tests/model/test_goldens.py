@@ -12,7 +12,7 @@ from conftest import DATA, SHARED
 from machine import kernel_tables
 import tensor_files
 
-CASES = [DATA / name for name in ("mini-f32", "mini-bf16", "mini-tied", "mini-dense")]
+CASES = [DATA / name for name in ("mini-f32", "mini-bf16", "mini-tied", "mini-dense", "mini-fp8", "mini-nvfp4", "mini-gptq")]
 CASES += [SHARED / "fixtures" / name for name in ("tiny-text", "tiny-stacked", "tiny-bf16", "mtp", "tiny-fp8", "tiny-fp8-wide", "tiny-vlm")]
 SCALE = 0.3
 # Values of the MTP head and of images have tests of their own.
