@@ -3,10 +3,12 @@
 #include <jansson.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 static atomic_long calls;
 static atomic_long fail_at = -1;
+static atomic_int fill = -1;
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t count, size_t size);
@@ -24,8 +26,16 @@ static int fails_now(void) {
     return call == atomic_load(&fail_at);
 }
 
+static void *filled(void *ptr, size_t n) {
+    int byte = atomic_load(&fill);
+    if (byte >= 0 && ptr != NULL) {
+        memset(ptr, byte, n);
+    }
+    return ptr;
+}
+
 void *__wrap_malloc(size_t n) {
-    return fails_now() ? NULL : __real_malloc(n);
+    return fails_now() ? NULL : filled(__real_malloc(n), n);
 }
 
 void *__wrap_calloc(size_t count, size_t size) {
@@ -37,16 +47,31 @@ void *__wrap_realloc(void *ptr, size_t n) {
 }
 
 int __wrap_posix_memalign(void **out, size_t alignment, size_t n) {
-    return fails_now() ? 12 /* ENOMEM */ : __real_posix_memalign(out, alignment, n);
+    if (fails_now()) {
+        return 12; /* ENOMEM */
+    }
+    int result = __real_posix_memalign(out, alignment, n);
+    if (result == 0) {
+        (void)filled(*out, n);
+    }
+    return result;
 }
 
 void *__wrap_mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset) {
-    return fails_now() ? MAP_FAILED : __real_mmap(at, n, protection, flags, fd, offset);
+    if (fails_now()) {
+        return MAP_FAILED;
+    }
+    void *ptr = __real_mmap(at, n, protection, flags, fd, offset);
+    return ptr == MAP_FAILED || fd >= 0 || (protection & PROT_WRITE) == 0 ? ptr : filled(ptr, n);
 }
 
 void fn_alloc_fail_at(long n) {
     atomic_store(&calls, 0);
     atomic_store(&fail_at, n);
+}
+
+void fn_alloc_fill(int byte) {
+    atomic_store(&fill, byte);
 }
 
 long fn_alloc_calls(void) {

@@ -13,6 +13,10 @@ void fn_alloc_fail_at(long n);
 /* Calls since the last fn_alloc_fail_at. */
 long fn_alloc_calls(void);
 
+/* From now on fresh memory of malloc, posix_memalign and mmap holds this byte everywhere (0 to 255; -1:
+ * whatever it holds): what was never written then shows. */
+void fn_alloc_fill(int byte);
+
 /* Blocks that are allocated and not yet freed cannot be seen here: leaks are LeakSanitizer's. */
 void fn_alloc_watch_jansson(void);
 
