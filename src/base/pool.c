@@ -12,20 +12,26 @@
 /* About 20-50 microseconds: longer than the gap between two jobs of a step, shorter than anyone minds. */
 #define SPINS 4000
 
+/* The round in the upper bits, the next share nobody has taken in the lower ones. */
+#define SHARE_BITS 16
+#define SHARE_MASK ((UINT64_C(1) << SHARE_BITS) - 1)
+
 typedef struct worker {
     fn_pool *pool;
-    size_t index;
     pthread_t thread;
 } worker;
 
+/* A job is cut into as many shares as there are threads, but any thread may take any share: where the
+ * machine is busy and a thread is not running, the others do its part instead of waiting for it. A share
+ * is the `thread` number that a job sees, so scratch by that number is never used by two at once. */
 struct fn_pool {
     size_t threads;
     worker *workers; /* [threads - 1] */
     size_t started;
-    fn_job job;
+    fn_job job; /* of the round; unchanged until all its shares are done */
     void *ctx;
-    atomic_size_t round; /* counts jobs; a change wakes the workers */
-    atomic_size_t left;  /* workers that have not finished this round */
+    _Atomic uint64_t ticket;
+    atomic_size_t left; /* shares of the round that are not done */
     atomic_bool stop;
     pthread_mutex_t mutex; /* only for those that sleep */
     pthread_cond_t wake, done;
@@ -38,34 +44,23 @@ static inline void relax(void) {
 #endif
 }
 
-static size_t wait_for_round(fn_pool *pool, size_t seen) {
-    for (size_t spin = 0; spin < SPINS; spin++) {
-        size_t round = atomic_load_explicit(&pool->round, memory_order_acquire);
-        if (round != seen) {
-            return round;
+/* Takes the next share of the running round, if there is one left. */
+static bool take_share(fn_pool *pool, size_t *share) {
+    uint64_t ticket = atomic_load_explicit(&pool->ticket, memory_order_acquire);
+    while ((ticket & SHARE_MASK) < pool->threads) {
+        if (atomic_compare_exchange_weak_explicit(&pool->ticket, &ticket, ticket + 1,
+                                                  memory_order_acq_rel, memory_order_acquire)) {
+            *share = (size_t)(ticket & SHARE_MASK);
+            return true;
         }
-        relax();
     }
-    pthread_mutex_lock(&pool->mutex);
-    pool->sleeping++;
-    while (atomic_load(&pool->round) == seen) {
-        pthread_cond_wait(&pool->wake, &pool->mutex);
-    }
-    pool->sleeping--;
-    pthread_mutex_unlock(&pool->mutex);
-    return atomic_load(&pool->round);
+    return false;
 }
 
-static void *work(void *arg) {
-    worker *self = arg;
-    fn_pool *pool = self->pool;
-    size_t seen = 0;
-    for (;;) {
-        seen = wait_for_round(pool, seen);
-        if (atomic_load(&pool->stop)) {
-            return NULL;
-        }
-        pool->job(pool->ctx, self->index, pool->threads);
+static void run_shares(fn_pool *pool) {
+    size_t share = 0;
+    while (take_share(pool, &share)) {
+        pool->job(pool->ctx, share, pool->threads);
         if (atomic_fetch_sub_explicit(&pool->left, 1, memory_order_acq_rel) == 1) {
             pthread_mutex_lock(&pool->mutex);
             pthread_cond_signal(&pool->done);
@@ -74,16 +69,50 @@ static void *work(void *arg) {
     }
 }
 
+/* Until the ticket is no longer `seen`. */
+static uint64_t wait_for_work(fn_pool *pool, uint64_t seen) {
+    for (size_t spin = 0; spin < SPINS; spin++) {
+        uint64_t ticket = atomic_load_explicit(&pool->ticket, memory_order_acquire);
+        if (ticket != seen) {
+            return ticket;
+        }
+        relax();
+    }
+    pthread_mutex_lock(&pool->mutex);
+    pool->sleeping++;
+    while (atomic_load(&pool->ticket) == seen) {
+        pthread_cond_wait(&pool->wake, &pool->mutex);
+    }
+    pool->sleeping--;
+    pthread_mutex_unlock(&pool->mutex);
+    return atomic_load(&pool->ticket);
+}
+
+static void *work(void *arg) {
+    fn_pool *pool = ((worker *)arg)->pool;
+    for (;;) {
+        run_shares(pool);
+        uint64_t seen = atomic_load(&pool->ticket);
+        if (atomic_load(&pool->stop)) {
+            return NULL;
+        }
+        if ((seen & SHARE_MASK) >= pool->threads) {
+            (void)wait_for_work(pool, seen);
+        }
+    }
+}
+
 static void start_round(fn_pool *pool) {
     pthread_mutex_lock(&pool->mutex);
-    atomic_fetch_add_explicit(&pool->round, 1, memory_order_acq_rel);
+    uint64_t round = atomic_load(&pool->ticket) >> SHARE_BITS;
+    atomic_store(&pool->ticket, (round + 1) << SHARE_BITS);
     if (pool->sleeping > 0) {
         pthread_cond_broadcast(&pool->wake);
     }
     pthread_mutex_unlock(&pool->mutex);
 }
 
-static void wait_for_workers(fn_pool *pool) {
+static void wait_for_shares(fn_pool *pool) {
     for (size_t spin = 0; spin < SPINS; spin++) {
         if (atomic_load_explicit(&pool->left, memory_order_acquire) == 0) {
             return;
@@ -104,10 +133,10 @@ void fn_pool_run(fn_pool *pool, fn_job job, void *ctx) {
     }
     pool->job = job;
     pool->ctx = ctx;
-    atomic_store_explicit(&pool->left, pool->threads - 1, memory_order_release);
+    atomic_store_explicit(&pool->left, pool->threads, memory_order_release);
     start_round(pool);
-    job(ctx, 0, pool->threads);
-    wait_for_workers(pool);
+    run_shares(pool);
+    wait_for_shares(pool);
 }
 
 size_t fn_pool_default_threads(void) {
@@ -136,11 +165,12 @@ fn_status fn_pool_create(size_t threads, fn_pool **out, fn_error *err) {
     }
     pool->threads = threads;
     pool->workers = workers;
+    atomic_store(&pool->ticket, threads); /* no share of a round zero */
     pthread_mutex_init(&pool->mutex, NULL);
     pthread_cond_init(&pool->wake, NULL);
     pthread_cond_init(&pool->done, NULL);
     for (size_t i = 0; i + 1 < threads; i++) {
-        workers[i] = (worker){.pool = pool, .index = i + 1};
+        workers[i].pool = pool;
         int failure = pthread_create(&workers[i].thread, NULL, work, &workers[i]);
         if (failure != 0) {
             fn_pool_destroy(pool);
@@ -157,8 +187,11 @@ void fn_pool_destroy(fn_pool *pool) {
     if (pool == NULL) {
         return;
     }
+    pthread_mutex_lock(&pool->mutex);
     atomic_store(&pool->stop, true);
-    start_round(pool);
+    atomic_fetch_add(&pool->ticket, UINT64_C(1) << SHARE_BITS); /* another round without shares */
+    pthread_cond_broadcast(&pool->wake);
+    pthread_mutex_unlock(&pool->mutex);
     for (size_t i = 0; i < pool->started; i++) {
         pthread_join(pool->workers[i].thread, NULL);
     }

@@ -1,6 +1,7 @@
-/* base/pool.h - the engine's threads: one job at a time, every thread runs it once.
+/* base/pool.h - the engine's threads: one job at a time, cut into as many shares as there are threads.
  *
- * Threads: run is called by one thread at a time, which works as thread 0.
+ * Threads: run is called by one thread at a time, which takes part. Shares are taken by whoever is there:
+ *          a thread that the system does not run now delays nobody.
  * Memory:  running a job allocates nothing. Waiting threads spin briefly, then sleep. */
 #ifndef FN_BASE_POOL_H
 #define FN_BASE_POOL_H
@@ -11,7 +12,7 @@
 
 typedef struct fn_pool fn_pool;
 
-/* Called once on each of n_threads threads, thread = 0 .. n_threads - 1. */
+/* Called once for each share, thread = 0 .. n_threads - 1; two calls at once never have the same number. */
 typedef void (*fn_job)(void *ctx, size_t thread, size_t n_threads);
 
 /* CPUs this process may run on. */
@@ -22,7 +23,7 @@ FN_NODISCARD fn_status fn_pool_create(size_t threads, fn_pool **out, fn_error *e
 void fn_pool_destroy(fn_pool *pool);
 size_t fn_pool_threads(const fn_pool *pool);
 
-/* Returns when every thread has finished; what they wrote is visible to the caller. */
+/* Returns when every share is done; what was written is visible to the caller. */
 void fn_pool_run(fn_pool *pool, fn_job job, void *ctx);
 
 /* The thread's share [*begin, *end) of n things, as even as can be, in order. */

@@ -36,12 +36,13 @@ static void any_split_and_chunk_gives_the_bits_of_single_steps(void **unused) {
     static const size_t chunks[] = {1, 3, 16, 64};
     (void)unused;
     for (size_t m = 0; m < n_model_dirs; m++) {
+        float *all = NULL;
         for (size_t c = 0; c < 4; c++) {
             fn_engine *engine = open_model(model_dirs[m], c % 2 + 1, chunks[c], CONTEXT);
             size_t vocab = engine->shape.vocab;
             int32_t ids[N];
             make_ids(engine, m + 1, ids, N);
-            float *all = stepwise_logits(engine, ids, N);
+            all = all != NULL ? all : stepwise_logits(engine, ids, N);
             for (size_t s = 0; s < 4; s++) {
                 fn_session *session = NULL;
                 assert_int_equal(fn_session_create(engine, &session, NULL), FN_OK);
@@ -52,9 +53,9 @@ static void any_split_and_chunk_gives_the_bits_of_single_steps(void **unused) {
                 }
                 fn_session_destroy(session);
             }
-            free(all);
             fn_engine_close(engine);
         }
+        free(all);
     }
 }
 
@@ -65,7 +66,7 @@ static void one_and_two_threads_give_the_same_bits(void **unused) {
         int32_t ids[N];
         make_ids(one, 7, ids, N);
         float *all = stepwise_logits(one, ids, N);
-        for (size_t threads = 2; threads <= 5; threads++) {
+        for (size_t threads = 2; threads <= 3; threads++) {
             fn_engine *more = open_model(model_dirs[m], threads, 32, CONTEXT);
             float *same = stepwise_logits(more, ids, N);
             for (size_t i = 0; i < N; i++) {

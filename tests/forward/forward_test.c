@@ -110,8 +110,8 @@ static void rolling_back_leaves_the_state_of_a_fresh_run(void **unused) {
         make_ids(engine, 31, ids, N);
         make_ids(engine, 32, draft, 8);
         draft[2] = engine->shape.eos_id >= 0 ? engine->shape.eos_id : draft[2];
-        for (size_t length = 0; length < 20; length++) {
-            for (size_t j = 1; j <= 5; j++) {
+        for (size_t length = 0; length < 13; length++) {
+            for (size_t j = 1; j <= 5; j += j < 3 ? 1 : 2) {
                 fn_state *state = new_state(engine);
                 fn_state *fresh = new_state(engine);
                 if (length > 0) {
