@@ -45,6 +45,11 @@ static void describe(const cli_model *model) {
             info->max_context, cli_bytes(info->state_bytes, state, 32), info->chunk);
 }
 
+int cli_bits(const cli_options *options, cli_option_id id) {
+    const char *text = cli_text(options, id);
+    return text != NULL ? (int)strtol(text, NULL, 10) : 0;
+}
+
 fn_status cli_model_open(const cli_options *options, fn_precision precision, size_t context,
                          cli_model *out, fn_error *err) {
     *out = (cli_model){0};
@@ -62,6 +67,9 @@ fn_status cli_model_open(const cli_options *options, fn_precision precision, siz
     engine.threads = cli_count(options, CLI_OPT_THREADS, 0);
     engine.context = context > 0 ? context : cli_count(options, CLI_OPT_CONTEXT, 0);
     engine.chunk = cli_count(options, CLI_OPT_CHUNK, 0);
+    engine.expert_bits = cli_bits(options, CLI_OPT_EXPERT_BITS);
+    engine.dense_bits = cli_bits(options, CLI_OPT_DENSE_BITS);
+    engine.group_size = (size_t)cli_bits(options, CLI_OPT_GROUP_SIZE);
     engine.mem_limit = cli_whole(options, CLI_OPT_MEM_LIMIT, 0);
     engine.progress = cli_progress_step;
     engine.progress_ud = &out->progress;

@@ -31,6 +31,9 @@ void cli_model_close(cli_model *model);
 fn_status cli_text_open(const cli_options *options, bool need_tokenizer, fn_text **out,
                         fn_error *err);
 
+/* The number of a choice such as 16|8|4; 0: not given. */
+int cli_bits(const cli_options *options, cli_option_id id);
+
 /* Bytes for people: "1.25 GiB"; out [size]. */
 const char *cli_bytes(uint64_t bytes, char *out, size_t size);
 

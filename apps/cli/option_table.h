@@ -164,15 +164,18 @@ X(CHUNK, "chunk", 0, COUNT, CLI_COMPUTING | CLI_BIT(PLAN), "", "N", \
 X(MEM_LIMIT, "mem-limit", 0, SIZE, CLI_COMPUTING | CLI_BIT(PLAN), "", "SIZE", \
   0, 0, CLI_COMMON, "Machine", \
   "memory that may be used, such as 64GiB (default: what the machine has)") \
+X(EXPERT_BITS, "expert-bits", 0, CHOICE, CLI_COMPUTING | CLI_BIT(PLAN), "", "16|8|4", \
+  0, 0, CLI_COMMON, "Weights", \
+  "bits of a routed expert's weight, quantised while loading (default: as stored)") \
+X(DENSE_BITS, "dense-bits", 0, CHOICE, CLI_COMPUTING | CLI_BIT(PLAN), "", "16|8|4", \
+  0, 0, CLI_COMMON, "Weights", \
+  "bits of a weight of every other large matrix (default: as stored)") \
+X(GROUP_SIZE, "group-size", 0, CHOICE, CLI_COMPUTING | CLI_BIT(PLAN), "", "128|64|32", \
+  0, 0, 0, "Weights", \
+  "inputs that share a scale at 4 or 8 bits (default: 128)") \
 X(SEQUENCES, "sequences", 0, COUNT, CLI_BIT(PLAN), "", "N", \
   1, 65536, CLI_COMMON, "Plan", \
   "sequences in memory at once (default: 1)") \
-X(EXPERT_BITS, "expert-bits", 0, CHOICE, CLI_BIT(PLAN), "", "16|8|4", \
-  0, 0, CLI_COMMON, "Plan", \
-  "bits of a routed expert's weight (default: as stored)") \
-X(DENSE_BITS, "dense-bits", 0, CHOICE, CLI_BIT(PLAN), "", "16|8|4", \
-  0, 0, CLI_COMMON, "Plan", \
-  "bits of a weight of every other large matrix (default: as stored)") \
 X(NGRAM_BITS, "ngram-bits", 0, CHOICE, CLI_BIT(PLAN), "", "16|8|4", \
   0, 0, 0, "Plan", \
   "bits of a value of the n-gram table (default: as stored)") \

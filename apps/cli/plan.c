@@ -149,11 +149,6 @@ static void print_plan(const json_t *root) {
 
 /* ---- the command ------------------------------------------------------------------------ */
 
-static int bits(const cli_options *options, cli_option_id id) {
-    const char *text = cli_text(options, id);
-    return text != NULL ? (int)strtol(text, NULL, 10) : 0;
-}
-
 static fn_status make_plan(const cli_options *options, char **json, fn_error *err) {
     fn_plan_options plan = fn_plan_options_default();
     char *dir = NULL;
@@ -166,10 +161,11 @@ static fn_status make_plan(const cli_options *options, char **json, fn_error *er
         status = cli_model_dir(options, &dir, err);
         plan.model_dir = dir;
     }
-    plan.expert_bits = bits(options, CLI_OPT_EXPERT_BITS);
-    plan.dense_bits = bits(options, CLI_OPT_DENSE_BITS);
-    plan.ngram_bits = bits(options, CLI_OPT_NGRAM_BITS);
-    plan.kv_bits = bits(options, CLI_OPT_KV_BITS);
+    plan.expert_bits = cli_bits(options, CLI_OPT_EXPERT_BITS);
+    plan.dense_bits = cli_bits(options, CLI_OPT_DENSE_BITS);
+    plan.ngram_bits = cli_bits(options, CLI_OPT_NGRAM_BITS);
+    plan.kv_bits = cli_bits(options, CLI_OPT_KV_BITS);
+    plan.group_size = (size_t)cli_bits(options, CLI_OPT_GROUP_SIZE);
     plan.context = cli_count(options, CLI_OPT_CONTEXT, plan.context);
     plan.sequences = cli_count(options, CLI_OPT_SEQUENCES, plan.sequences);
     plan.chunk = cli_count(options, CLI_OPT_CHUNK, plan.chunk);

@@ -21,6 +21,15 @@ static inline float fn_bf16_to_float(uint16_t bits) {
     return fn_float_of_bits((uint32_t)bits << 16);
 }
 
+/* Nearest, ties to even. */
+static inline uint16_t fn_float_to_bf16(float value) {
+    uint32_t bits = fn_bits_of_float(value);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) {
+        return (uint16_t)(bits >> 16 | 0x40u); /* not a number stays so */
+    }
+    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
 /* IEEE binary16; every value is exact in float32. */
 static inline float fn_f16_to_float(uint16_t bits) {
     uint32_t sign = (uint32_t)(bits & 0x8000u) << 16;

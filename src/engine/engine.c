@@ -62,6 +62,7 @@ uint64_t fn_session_bytes(const fn_shape *shape, const fn_state_layout *layout, 
 
 static fn_plan_settings plan_settings(const fn_engine *e, size_t sessions) {
     return (fn_plan_settings){
+        .weights = e->settings,
         .sequences = sessions,
         .state_bytes = fn_session_bytes(&e->shape, &e->layout, e->context),
         .scratch_bytes =
@@ -118,8 +119,8 @@ static bool tell_loading(void *ud, uint64_t done, uint64_t total) {
 
 static fn_status load(fn_engine *e, const fn_engine_options *options, fn_error *err) {
     loading l = {options};
-    fn_status status = fn_weights_load(e->checkpoint, e->bound, &e->shape, e->pool, tell_loading,
-                                       &l, &e->weights, err);
+    fn_status status = fn_weights_load(e->checkpoint, e->bound, &e->shape, &e->settings, e->pool,
+                                       tell_loading, &l, &e->weights, err);
     status = status == FN_OK ? open_tables(e, err) : status;
     status = status == FN_OK ? fn_state_pool_create(&e->layout, &e->states, err) : status;
     if (status == FN_OK) {
@@ -133,14 +134,21 @@ static fn_status load(fn_engine *e, const fn_engine_options *options, fn_error *
     return status;
 }
 
+static fn_weight_settings settings_of(const fn_engine_options *options) {
+    return (fn_weight_settings){.expert_bits = options->expert_bits,
+                                .dense_bits = options->dense_bits,
+                                .group = options->group_size};
+}
+
 static fn_status check_options(const fn_engine_options *options, fn_error *err) {
+    fn_weight_settings settings = settings_of(options);
     if (options->model_dir == NULL) {
         return fn_fail(err, FN_E_USAGE, "model_dir: none given");
     }
     if (options->precision != FN_PRECISION_DEFAULT && options->precision != FN_PRECISION_EXACT) {
         return fn_fail(err, FN_E_USAGE, "precision: found %d", (int)options->precision);
     }
-    return FN_OK;
+    return fn_weight_settings_check(&settings, err);
 }
 
 fn_status fn_engine_open(const fn_engine_options *options, fn_engine **out, fn_error *err) {
@@ -156,6 +164,7 @@ fn_status fn_engine_open(const fn_engine_options *options, fn_engine **out, fn_e
     }
     e->progress = options->progress;
     e->progress_ud = options->progress_ud;
+    e->settings = settings_of(options);
     e->mutex_ready = pthread_mutex_init(&e->mutex, NULL) == 0;
     status = pick_kernels(e, options->isa, err);
     status = status == FN_OK ? open_files(e, options, err) : status;

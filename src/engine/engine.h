@@ -17,6 +17,7 @@ struct fn_engine {
     fn_checkpoint *checkpoint;
     fn_bound *bound;
     fn_shape shape;
+    fn_weight_settings settings;
     fn_pool *pool;
     fn_weights *weights;
     fn_ngram_table **tables; /* [n_ple] */

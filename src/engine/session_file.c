@@ -21,6 +21,7 @@ typedef struct header {
     uint64_t layout; /* digest of the state's parts */
     char precision[16];
     char kernels[16];
+    char weights[48]; /* how they are quantised */
     uint64_t n_ids;
 } header;
 
@@ -40,6 +41,9 @@ static header make_header(const fn_engine *e, size_t n_ids) {
     }
     memcpy(h.precision, "exact", sizeof "exact");
     (void)snprintf(h.kernels, sizeof h.kernels, "%s", e->kernels->name);
+    (void)snprintf(h.weights, sizeof h.weights, "experts %d, dense %d, group %zu",
+                   e->settings.expert_bits, e->settings.dense_bits,
+                   e->settings.group > 0 ? e->settings.group : FN_GROUP_DEFAULT);
     return h;
 }
 
@@ -125,6 +129,9 @@ static fn_status check_header(const fn_engine *e, const header *h, fn_error *err
     if (memcmp(h->kernels, ours.kernels, sizeof h->kernels) != 0) {
         return refuse("instruction set", h->kernels, ours.kernels, err);
     }
+    if (memcmp(h->weights, ours.weights, sizeof h->weights) != 0) {
+        return refuse("weights of bits", h->weights, ours.weights, err);
+    }
     if (h->layout != ours.layout) {
         return fn_fail(err, FN_E_MODEL, "saved with other parts of state");
     }
@@ -141,6 +148,7 @@ static fn_status get_session(file_stream *f, fn_session *s, fn_error *err) {
     if (status == FN_OK) {
         h.precision[sizeof h.precision - 1] = '\0';
         h.kernels[sizeof h.kernels - 1] = '\0';
+        h.weights[sizeof h.weights - 1] = '\0';
         status = check_header(s->engine, &h, err);
     }
     status = status == FN_OK ? get(f, s->ids, (size_t)h.n_ids * sizeof *s->ids, err) : status;

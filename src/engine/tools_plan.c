@@ -290,11 +290,12 @@ static json_t *settings(const planner *p) {
                                                     {"dense_bits", (uint64_t)o->dense_bits},
                                                     {"ngram_bits", (uint64_t)o->ngram_bits},
                                                     {"kv_bits", (uint64_t)o->kv_bits},
+                                                    {"group_size", o->group_size},
                                                     {"context", o->context},
                                                     {"sequences", o->sequences},
                                                     {"chunk", o->chunk},
                                                     {"threads", p->threads}},
-                           8);
+                           9);
 }
 
 static json_t *whole(const planner *p) {
@@ -321,8 +322,9 @@ static fn_status make(planner *p, fn_error *err) {
     fn_plan_source source = {
         .shape = &p->shape, .bound = p->bound, .checkpoint = p->checkpoint, .config = &p->config};
     fn_state_layout_init(&p->shape, false, &p->layout);
-    p->settings = (fn_plan_settings){.expert_bits = o->expert_bits,
-                                     .dense_bits = o->dense_bits,
+    p->settings = (fn_plan_settings){.weights = {.expert_bits = o->expert_bits,
+                                                 .dense_bits = o->dense_bits,
+                                                 .group = o->group_size},
                                      .ngram_bits = o->ngram_bits,
                                      .sequences = o->sequences,
                                      .state_bytes = state_bytes(p, o->context),

@@ -6,7 +6,9 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/half.h"
 #include "base/mem.h"
+#include "weights/quantize_row.h"
 #include "weights/weights.h"
 
 /* Source bytes a thread reads and packs at a time. */
@@ -41,7 +43,8 @@ typedef struct loader {
     task *tasks;
     size_t n_tasks, task_capacity;
     bool out_of_memory;
-    fn_matrix_kind wanted[WEIGHT_CLASSES]; /* FN_MATRIX_KINDS: as stored */
+    const fn_weight_settings *settings;
+    int bits[WEIGHT_CLASSES]; /* 0: as stored */
     uint64_t total_bytes;
     size_t staging_bytes;
     fn_load_progress progress;
@@ -72,7 +75,17 @@ static size_t row_bytes(const task *t) {
 }
 
 static bool as_stored(const task *t) {
-    return t->matrix.kind == fn_source_kind(t->source) && t->matrix.kind != FN_MATRIX_F32;
+    return t->matrix.kind == fn_source_kind(t->source) && t->matrix.kind != FN_MATRIX_F32 &&
+           t->matrix.group == fn_source_group(t->matrix.kind);
+}
+
+/* Of one row on its way into a narrower kind: codes or 16-bit words, then the groups' scales. */
+static size_t row_codes(const task *t) {
+    return round_64(t->cols * sizeof(uint16_t));
+}
+
+static size_t row_scales(const task *t) {
+    return round_64((t->cols + t->matrix.group - 1) / t->matrix.group * sizeof(uint16_t));
 }
 
 /* Memory that the task works in. */
@@ -81,7 +94,8 @@ static size_t staging_of(const task *t) {
     if (t->kind != TASK_MATRIX) {
         return floats;
     }
-    return (as_stored(t) ? 0 : floats) + fn_source_scratch(t->source, t->rows);
+    return (as_stored(t) ? 0 : floats + row_codes(t) + row_scales(t)) +
+           fn_source_scratch(t->source, t->rows);
 }
 
 static void add_task(loader *l, const task *t) {
@@ -122,8 +136,8 @@ static fn_matrix matrix_of(loader *l, const fn_source *const *parts, size_t n_pa
         m.rows += parts[i]->rows;
         m.kind = fn_source_kind(parts[i]) == m.kind ? m.kind : FN_MATRIX_F32;
     }
-    m.kind = l->wanted[class] != FN_MATRIX_KINDS ? l->wanted[class] : m.kind;
-    m.group = fn_source_group(m.kind);
+    m.kind = fn_weight_kind(l->bits[class], m.kind);
+    m.group = fn_weight_group(l->settings, m.kind, l->bits[class]);
     m.tile_bytes = fn_matrix_tile_bytes(m.kind, m.cols, m.group);
     uint8_t *tiles = place(l, fn_matrix_bytes(m.kind, m.rows, m.cols, m.group));
     m.tiles = tiles;
@@ -296,16 +310,55 @@ static fn_status pack_as_stored(const loader *l, const task *t, uint8_t *staging
     return status;
 }
 
+/* A weight that is not finite would spoil its whole group, or be lost. */
+static fn_status check_finite(const task *t, size_t r, const float *row, fn_error *err) {
+    for (size_t k = 0; k < t->cols; k++) {
+        if (!isfinite(row[k])) {
+            return fn_fail(err, FN_E_MODEL, "tensor %s, row %zu: found a weight that is not finite",
+                           t->source->weight->name, t->first_row + r);
+        }
+    }
+    return FN_OK;
+}
+
+/* Row r of the task into its matrix; room: memory for codes and scales. */
+static fn_status pack_floats(const task *t, size_t r, const float *row, uint8_t *room,
+                             fn_error *err) {
+    const fn_matrix *m = &t->matrix;
+    size_t n = t->dst_row + r;
+    if (m->kind == FN_MATRIX_F32) {
+        fn_matrix_pack_row(m, t->dst, n, row);
+        return FN_OK;
+    }
+    if (m->kind == FN_MATRIX_BF16) {
+        uint16_t *words = (uint16_t *)(void *)room;
+        for (size_t k = 0; k < t->cols; k++) {
+            words[k] = fn_float_to_bf16(row[k]);
+        }
+        fn_matrix_pack_row(m, t->dst, n, words);
+        return FN_OK;
+    }
+    int8_t *codes = (int8_t *)(void *)room;
+    uint16_t *scales = (uint16_t *)(void *)(room + row_codes(t));
+    fn_status status = check_finite(t, r, row, err);
+    if (status == FN_OK) {
+        fn_quantize_row(row, t->cols, m->group, m->kind == FN_MATRIX_INT8 ? 8 : 4, codes, scales);
+        fn_matrix_pack_codes(m, t->dst, n, codes, scales);
+    }
+    return status;
+}
+
 static fn_status pack(const loader *l, const task *t, uint8_t *staging, fn_error *err) {
     if (as_stored(t)) {
         return pack_as_stored(l, t, staging, err);
     }
     float *rows = (float *)(void *)staging;
-    uint8_t *scratch = staging + round_64(t->rows * t->cols * sizeof *rows);
+    uint8_t *room = staging + round_64(t->rows * t->cols * sizeof *rows);
+    uint8_t *scratch = room + row_codes(t) + row_scales(t);
     fn_status status =
         fn_source_read_f32(l->checkpoint, t->source, t->first_row, t->rows, scratch, rows, err);
     for (size_t r = 0; status == FN_OK && r < t->rows; r++) {
-        fn_matrix_pack_row(&t->matrix, t->dst, t->dst_row + r, rows + r * t->cols);
+        status = pack_floats(t, r, rows + r * t->cols, room, err);
     }
     return status;
 }
@@ -405,12 +458,10 @@ done:
     return status;
 }
 
-static loader loader_of(const fn_shape *shape) {
-    loader l = {.shape = shape};
-    for (size_t i = 0; i < WEIGHT_CLASSES; i++) {
-        l.wanted[i] = FN_MATRIX_KINDS;
-    }
-    return l;
+static loader loader_of(const fn_shape *shape, const fn_weight_settings *settings) {
+    return (loader){.shape = shape,
+                    .settings = settings,
+                    .bits = {[DENSE] = settings->dense_bits, [EXPERT] = settings->expert_bits}};
 }
 
 static fn_status weights_create(const fn_shape *shape, fn_weights **out, fn_error *err) {
@@ -430,13 +481,13 @@ static fn_status weights_create(const fn_shape *shape, fn_weights **out, fn_erro
     return FN_OK;
 }
 
-fn_status fn_weights_size(const fn_bound *bound, const fn_shape *shape, size_t *bytes,
-                          fn_error *err) {
+fn_status fn_weights_size(const fn_bound *bound, const fn_shape *shape,
+                          const fn_weight_settings *settings, size_t *bytes, fn_error *err) {
     fn_weights *w = NULL;
     *bytes = 0;
     fn_status status = weights_create(shape, &w, err);
     if (status == FN_OK) {
-        loader l = loader_of(shape);
+        loader l = loader_of(shape, settings);
         walk(&l, bound, w);
         *bytes = l.used;
     }
@@ -445,10 +496,10 @@ fn_status fn_weights_size(const fn_bound *bound, const fn_shape *shape, size_t *
 }
 
 fn_status fn_weights_load(const fn_checkpoint *c, const fn_bound *bound, const fn_shape *shape,
-                          fn_pool *pool, fn_load_progress progress, void *ud, fn_weights **out,
-                          fn_error *err) {
+                          const fn_weight_settings *settings, fn_pool *pool,
+                          fn_load_progress progress, void *ud, fn_weights **out, fn_error *err) {
     fn_weights *w = NULL;
-    loader l = loader_of(shape);
+    loader l = loader_of(shape, settings);
     l.checkpoint = c;
     l.progress = progress;
     l.ud = ud;

@@ -57,20 +57,8 @@ static bool is_bf16(const fn_tensor *t) {
     return t == NULL || t->dtype == FN_DTYPE_BF16;
 }
 
-/* What the loader keeps: bits decide, else the stored type; of two types F32. */
-static fn_matrix_kind kind_of(int bits, const fn_source *a, const fn_source *b) {
-    switch (bits) {
-    case 4:
-        return FN_MATRIX_INT4;
-    case 8:
-        return FN_MATRIX_INT8;
-    case 16:
-        return FN_MATRIX_BF16;
-    case 32:
-        return FN_MATRIX_F32;
-    default:
-        break;
-    }
+/* As stored; of two kinds F32. */
+static fn_matrix_kind stored_kind(const fn_source *a, const fn_source *b) {
     if (a->weight == NULL) {
         return FN_MATRIX_BF16;
     }
@@ -82,11 +70,17 @@ static uint64_t source_bytes(const fn_source *s, uint64_t n) {
     return s->weight != NULL ? fn_source_bytes(s) : fn_saturate_mul(n, 2);
 }
 
+/* How a matrix is kept. */
+typedef struct kept_as {
+    const fn_weight_settings *settings;
+    int bits; /* 0: as stored */
+} kept_as;
+
 /* A matrix of `rows` x `cols` numbers stored in source a, or half in a and half in b below it. */
-static void add_halves(fn_plan_line *line, int bits, uint64_t rows, uint64_t cols,
+static void add_halves(fn_plan_line *line, kept_as as, uint64_t rows, uint64_t cols,
                        const fn_source *a, const fn_source *b) {
-    fn_matrix_kind kind = kind_of(bits, a, b);
-    size_t group = fn_source_group(kind);
+    fn_matrix_kind kind = fn_weight_kind(as.bits, stored_kind(a, b));
+    size_t group = fn_weight_group(as.settings, kind, as.bits);
     uint64_t n = fn_saturate_mul(rows, cols);
     uint64_t packed =
         fn_saturate_mul(fn_matrix_tiles(rows), fn_matrix_tile_bytes(kind, cols, group));
@@ -101,9 +95,9 @@ static void add_halves(fn_plan_line *line, int bits, uint64_t rows, uint64_t col
     grow(&line->read, packed);
 }
 
-static void add_matrix(fn_plan_line *line, int bits, uint64_t rows, uint64_t cols,
+static void add_matrix(fn_plan_line *line, kept_as as, uint64_t rows, uint64_t cols,
                        const fn_source *s) {
-    add_halves(line, bits, rows, cols, s, NULL);
+    add_halves(line, as, rows, cols, s, NULL);
 }
 
 static void add_vector(fn_plan_line *line, uint64_t n, const fn_tensor *t) {
@@ -122,25 +116,33 @@ typedef struct planner {
     fn_plan_line *lines; /* [FN_PLAN_CLASSES] */
 } planner;
 
+static kept_as dense(const planner *p) {
+    return (kept_as){&p->set->weights, p->set->weights.dense_bits};
+}
+
+static kept_as kept(const planner *p) {
+    return (kept_as){&p->set->weights, 0};
+}
+
 static void add_mixer(planner *p, const fn_bound_mixer *b, bool final) {
     fn_plan_line *line = &p->lines[FN_PLAN_MIXERS];
     uint64_t streams = fn_shape_streams(p->s);
     add_vector(line, streams, b->norm);
-    add_matrix(line, p->set->dense_bits, p->s->hc_rank, streams, &b->down);
-    add_matrix(line, p->set->dense_bits, streams, p->s->hc_rank, &b->up);
+    add_matrix(line, dense(p), p->s->hc_rank, streams, &b->down);
+    add_matrix(line, dense(p), streams, p->s->hc_rank, &b->up);
     if (!final) {
-        add_matrix(line, 0, p->s->hc, streams, &b->inject);
+        add_matrix(line, kept(p), p->s->hc, streams, &b->inject);
     }
 }
 
 static void add_delta(planner *p, const fn_bound_layer *b) {
     const fn_shape *s = p->s;
     fn_plan_line *line = &p->lines[FN_PLAN_DELTA];
-    int bits = p->set->dense_bits;
+    kept_as bits = dense(p);
     add_matrix(line, bits, fn_shape_conv(s), s->hidden, &b->in_qkv);
     add_matrix(line, bits, fn_shape_delta_v(s), s->hidden, &b->in_z);
-    add_matrix(line, 0, s->delta_v_heads, s->hidden, &b->in_a);
-    add_matrix(line, 0, s->delta_v_heads, s->hidden, &b->in_b);
+    add_matrix(line, kept(p), s->delta_v_heads, s->hidden, &b->in_a);
+    add_matrix(line, kept(p), s->delta_v_heads, s->hidden, &b->in_b);
     add_matrix(line, bits, s->hidden, fn_shape_delta_v(s), &b->delta_out);
     add_vector(line, fn_shape_conv(s) * s->conv_kernel, b->conv);
     add_vector(line, s->delta_v_heads, b->a_log);
@@ -151,7 +153,7 @@ static void add_delta(planner *p, const fn_bound_layer *b) {
 static void add_attention(planner *p, const fn_bound_layer *b) {
     const fn_shape *s = p->s;
     fn_plan_line *line = &p->lines[FN_PLAN_ATTENTION];
-    int bits = p->set->dense_bits;
+    kept_as bits = dense(p);
     uint64_t q = s->n_heads * s->head_dim;
     uint64_t kv = s->n_kv_heads * s->head_dim;
     add_matrix(line, bits, 2 * q, s->hidden, &b->q);
@@ -168,7 +170,7 @@ static void add_attention(planner *p, const fn_bound_layer *b) {
     add_vector(line, s->head_dim, b->k_norm);
     if (s->has_indexer) {
         line = &p->lines[FN_PLAN_INDEXER];
-        add_matrix(line, 0, (s->index_heads + 1) * s->index_dim, s->hidden, &b->index_qk);
+        add_matrix(line, kept(p), (s->index_heads + 1) * s->index_dim, s->hidden, &b->index_qk);
         add_vector(line, s->index_dim, b->index_q_norm);
         add_vector(line, s->index_dim, b->index_k_norm);
     }
@@ -177,7 +179,7 @@ static void add_attention(planner *p, const fn_bound_layer *b) {
 /* All experts of a layer; a token reads n_chosen of n_experts. */
 static void add_routed(planner *p, const fn_bound_layer *b) {
     const fn_shape *s = p->s;
-    int bits = p->set->expert_bits;
+    kept_as bits = {&p->set->weights, p->set->weights.expert_bits};
     static const fn_source none;
     bool bound = b->expert_gate != NULL;
     fn_plan_line layer = {0};
@@ -199,11 +201,10 @@ static void add_routed(planner *p, const fn_bound_layer *b) {
 static void add_experts(planner *p, const fn_bound_layer *b) {
     const fn_shape *s = p->s;
     fn_plan_line *line = &p->lines[FN_PLAN_SHARED];
-    add_matrix(&p->lines[FN_PLAN_ROUTER], 0, s->n_experts, s->hidden, &b->router);
-    add_halves(line, p->set->dense_bits, 2 * s->shared_width, s->hidden, &b->shared_gate,
-               &b->shared_up);
-    add_matrix(line, p->set->dense_bits, s->hidden, s->shared_width, &b->shared_down);
-    add_matrix(line, 0, 1, s->hidden, &b->shared_expert_gate);
+    add_matrix(&p->lines[FN_PLAN_ROUTER], kept(p), s->n_experts, s->hidden, &b->router);
+    add_halves(line, dense(p), 2 * s->shared_width, s->hidden, &b->shared_gate, &b->shared_up);
+    add_matrix(line, dense(p), s->hidden, s->shared_width, &b->shared_down);
+    add_matrix(line, kept(p), 1, s->hidden, &b->shared_expert_gate);
     add_routed(p, b);
 }
 
@@ -238,8 +239,8 @@ static void add_ple(planner *p, const fn_bound_ple *bound, size_t index) {
     uint64_t constants = s->ngram_size + 2 * fn_shape_ngram_heads(s);
     fn_ngram_constants hash;
     fn_ngram_constants_init(s, index, &hash);
-    add_matrix(line, p->set->dense_bits, streams, s->ple_embed, &b->key);
-    add_matrix(line, p->set->dense_bits, s->hidden, s->ple_embed, &b->value);
+    add_matrix(line, dense(p), streams, s->ple_embed, &b->key);
+    add_matrix(line, dense(p), s->hidden, s->ple_embed, &b->value);
     add_vector(line, streams, b->norm_key);
     add_vector(line, streams, b->norm_query);
     add_vector(line, streams, b->norm_conv);
@@ -281,23 +282,22 @@ static void add_ends(planner *p, const fn_bound *bound) {
     line->stored = stored_bytes(embed, n);
     line->read = row_bytes;
     if (s->tied_head) {
-        add_matrix(head, 0, s->vocab, s->hidden, bound != NULL ? &bound->tied_head : &none);
+        add_matrix(head, kept(p), s->vocab, s->hidden, bound != NULL ? &bound->tied_head : &none);
         head->params = 0;
         head->stored = 0;
     } else {
         line->weights = round_64(fn_saturate_mul(s->vocab, row_bytes));
-        add_matrix(head, p->set->dense_bits, s->vocab, s->hidden,
-                   bound != NULL ? &bound->head : &none);
+        add_matrix(head, dense(p), s->vocab, s->hidden, bound != NULL ? &bound->head : &none);
     }
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-static fn_status check_bits(const char *name, int bits, fn_error *err) {
+static fn_status check_ngram_bits(int bits, fn_error *err) {
     if (bits == 0 || bits == 4 || bits == 8 || bits == 16 || bits == 32) {
         return FN_OK;
     }
-    return fn_fail(err, FN_E_USAGE, "%s: %d, expected 4, 8, 16, 32 or 0 (as stored)", name, bits);
+    return fn_fail(err, FN_E_USAGE, "ngram_bits: %d, expected 4, 8, 16, 32 or 0 (as stored)", bits);
 }
 
 /* Tensors that are recognised and left alone: sizes from headers where there are some. */
@@ -349,12 +349,9 @@ fn_status fn_memory_plan_make(const fn_plan_source *source, const fn_plan_settin
     const fn_bound *bound = source->bound;
     *out = (fn_memory_plan){0};
     planner p = {.s = s, .set = settings, .lines = out->lines};
-    fn_status status = check_bits("expert bits", settings->expert_bits, err);
+    fn_status status = fn_weight_settings_check(&settings->weights, err);
     if (status == FN_OK) {
-        status = check_bits("dense bits", settings->dense_bits, err);
-    }
-    if (status == FN_OK) {
-        status = check_bits("n-gram bits", settings->ngram_bits, err);
+        status = check_ngram_bits(settings->ngram_bits, err);
     }
     if (status == FN_OK) {
         status = add_unloaded(source, out->lines, err);

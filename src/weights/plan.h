@@ -10,7 +10,7 @@
  *
  * The JSON of fn_plan (flashnext_tools.h); bytes and counts are integers:
  *   source            {kind: "config" or "headers", path}
- *   settings          {expert_bits, dense_bits, ngram_bits, kv_bits, context, sequences, chunk,
+ *   settings          {expert_bits, dense_bits, ngram_bits, kv_bits, group_size, context, sequences, chunk,
  *                     threads}; bits 0 = as stored
  *   textbook          the published estimate (weights/textbook.h), numbers in `params`:
  *     params          {routed_experts, shared, delta_net, attention, streams, embedding, dense,
@@ -48,6 +48,7 @@
 #include "checkpoint/config_json.h"
 #include "shape/shape.h"
 #include "weights/bind.h"
+#include "weights/settings.h"
 
 /* enum, JSON name, words */
 #define FN_PLAN_CLASS_MAP(X)                                                                       \
@@ -83,11 +84,11 @@ typedef struct fn_plan_line {
 } fn_plan_line;
 
 typedef struct fn_plan_settings {
-    int expert_bits, dense_bits; /* 4, 8, 16, 32; 0: as stored */
-    int ngram_bits;              /* 4, 8, 16, 32; 0: as stored */
-    size_t sequences;            /* 0: 1 */
-    uint64_t state_bytes;        /* of one sequence (state/state.h knows) */
-    uint64_t scratch_bytes;      /* of the forward (forward/forward.h knows) */
+    fn_weight_settings weights;
+    int ngram_bits;         /* 4, 8, 16, 32; 0: as stored */
+    size_t sequences;       /* 0: 1 */
+    uint64_t state_bytes;   /* of one sequence (state/state.h knows) */
+    uint64_t scratch_bytes; /* of the forward (forward/forward.h knows) */
 } fn_plan_settings;
 
 typedef struct fn_memory_plan {

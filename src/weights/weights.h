@@ -11,6 +11,7 @@
 #include "kernels/kernels.h"
 #include "shape/ngram_constants.h"
 #include "weights/bind.h"
+#include "weights/settings.h"
 
 typedef struct fn_mixer_weights {
     const float *norm; /* [hc*D] */
@@ -80,15 +81,16 @@ typedef struct fn_weights {
 typedef bool (*fn_load_progress)(void *ud, uint64_t done_bytes, uint64_t total_bytes);
 
 /* Bytes that loading will keep resident. */
-FN_NODISCARD fn_status fn_weights_size(const fn_bound *bound, const fn_shape *shape, size_t *bytes,
+FN_NODISCARD fn_status fn_weights_size(const fn_bound *bound, const fn_shape *shape,
+                                       const fn_weight_settings *settings, size_t *bytes,
                                        fn_error *err);
 
 /* Reads and packs everything but the n-gram tables (ngram/ngram_table.h). progress may be NULL; false from
  * it cancels (FN_E_CANCELLED). */
 FN_NODISCARD fn_status fn_weights_load(const fn_checkpoint *c, const fn_bound *bound,
-                                       const fn_shape *shape, fn_pool *pool,
-                                       fn_load_progress progress, void *ud, fn_weights **out,
-                                       fn_error *err);
+                                       const fn_shape *shape, const fn_weight_settings *settings,
+                                       fn_pool *pool, fn_load_progress progress, void *ud,
+                                       fn_weights **out, fn_error *err);
 void fn_weights_free(fn_weights *weights);
 
 #endif

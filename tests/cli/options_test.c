@@ -175,7 +175,7 @@ static void wrong_options_name_the_nearest(void **state) {
     said("did you mean --new-tokens?");
     assert_int_equal(parse(CLI_LOGITS, "--temp", "1", NULL), FN_E_USAGE);
     said("no option --temp; it belongs to 'chat'");
-    assert_int_equal(parse(CLI_RUN, "--expert-bits", "4", NULL), FN_E_USAGE);
+    assert_int_equal(parse(CLI_RUN, "--kv-bits", "16", NULL), FN_E_USAGE);
     said("it belongs to 'plan'");
     assert_int_equal(parse(CLI_RUN, "--zzzzzzzzzz", NULL), FN_E_USAGE);
     said("unknown option --zzzzzzzzzz; see flashnext run --help");

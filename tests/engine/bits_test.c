@@ -59,6 +59,43 @@ static void any_split_and_chunk_gives_the_bits_of_single_steps(void **unused) {
     }
 }
 
+/* The same promise with weights in groups of codes, quantised while loading or as published. */
+static void quantised_weights_keep_the_promise(void **unused) {
+    static const struct {
+        const char *dir;
+        int expert_bits, dense_bits;
+    } cases[] = {{"tests/data/mini-bf16/checkpoint", 4, 8},
+                 {"tests/data/mini-f32/checkpoint", 8, 4},
+                 {"tests/data/mini-fp8/checkpoint", 0, 0},
+                 {"tests/data/mini-nvfp4/checkpoint", 0, 0},
+                 {"tests/data/mini-gptq/checkpoint", 0, 0}};
+    (void)unused;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        float *first = NULL;
+        for (size_t way = 0; way < 4; way++) {
+            static const size_t chunks[] = {1, 13, 64, 5};
+            fn_engine *engine = open_model_as(cases[i].dir, way % 2 + 1, chunks[way], CONTEXT,
+                                              cases[i].expert_bits, cases[i].dense_bits);
+            const float *logits = NULL;
+            fn_session *session = NULL;
+            int32_t ids[N];
+            make_ids(engine, 14, ids, N);
+            assert_int_equal(fn_session_create(engine, &session, NULL), FN_OK);
+            append(session, ids, N);
+            assert_int_equal(fn_session_logits(session, &logits, NULL), FN_OK);
+            if (first == NULL) {
+                first = malloc(engine->shape.vocab * sizeof *first);
+                assert_non_null(first);
+                memcpy(first, logits, engine->shape.vocab * sizeof *first);
+            }
+            assert_same_floats(logits, first, engine->shape.vocab, cases[i].dir, way);
+            fn_session_destroy(session);
+            fn_engine_close(engine);
+        }
+        free(first);
+    }
+}
+
 static void one_and_two_threads_give_the_same_bits(void **unused) {
     (void)unused;
     for (size_t m = 0; m < n_model_dirs; m++) {
@@ -267,6 +304,7 @@ static void saved_sessions_go_on_in_a_new_process(void **unused) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_split_and_chunk_gives_the_bits_of_single_steps),
+        cmocka_unit_test(quantised_weights_keep_the_promise),
         cmocka_unit_test(one_and_two_threads_give_the_same_bits),
         cmocka_unit_test(instruction_sets_give_the_same_bits),
         cmocka_unit_test(snapshot_branch_restore_changes_nothing),

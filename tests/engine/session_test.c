@@ -78,6 +78,14 @@ static void engine_options_are_checked(void **unused) {
     err = (fn_error){0};
     check_error(fn_engine_open(&o, &engine, &err), &err, FN_E_USAGE, "100000");
     o.threads = 1;
+    o.expert_bits = 3;
+    err = (fn_error){0};
+    check_error(fn_engine_open(&o, &engine, &err), &err, FN_E_USAGE, "expert_bits", "3");
+    o.expert_bits = 4;
+    o.group_size = 100;
+    err = (fn_error){0};
+    check_error(fn_engine_open(&o, &engine, &err), &err, FN_E_USAGE, "group_size", "100");
+    o.group_size = 0;
     o.model_dir = "tests/data/no-such-model";
     err = (fn_error){0};
     check_error(fn_engine_open(&o, &engine, &err), &err, FN_E_IO, "no-such-model");
@@ -311,6 +319,12 @@ static void saved_sessions_of_another_kind_are_refused(void **unused) {
         check_error(fn_session_load(engine, path, &loaded, &err), &err, FN_E_MODEL,
                     "instruction set", "ref");
     }
+    fn_engine_close(engine);
+
+    err = (fn_error){0};
+    engine = open_model_as(model_dirs[0], 1, 16, CONTEXT, 4, 8);
+    check_error(fn_session_load(engine, path, &loaded, &err), &err, FN_E_MODEL, "weights",
+                "experts 0", "experts 4, dense 8");
     fn_engine_close(engine);
 
     err = (fn_error){0};

@@ -165,9 +165,9 @@ static void wrong_options_are_refused(void **state) {
     } wrong[] = {
         {{.config_path = NULL}, FN_E_USAGE, "model directory"},
         {{.config_path = CONFIG, .model_dir = MINI}, FN_E_USAGE, "model directory"},
-        {{.config_path = CONFIG, .expert_bits = 3}, FN_E_USAGE, "expert bits: 3"},
-        {{.config_path = CONFIG, .dense_bits = -8}, FN_E_USAGE, "dense bits: -8"},
-        {{.config_path = CONFIG, .ngram_bits = 1}, FN_E_USAGE, "n-gram bits: 1"},
+        {{.config_path = CONFIG, .expert_bits = 3}, FN_E_USAGE, "expert_bits: 3"},
+        {{.config_path = CONFIG, .dense_bits = -8}, FN_E_USAGE, "dense_bits: -8"},
+        {{.config_path = CONFIG, .ngram_bits = 1}, FN_E_USAGE, "ngram_bits: 1"},
         {{.config_path = CONFIG, .kv_bits = 4}, FN_E_USAGE, "kv bits: 4"},
         {{.config_path = CONFIG, .context = 262145}, FN_E_RANGE, "262145"},
         {{.config_path = CONFIG, .chunk = 262145}, FN_E_USAGE, "262145"},

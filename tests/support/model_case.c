@@ -16,6 +16,11 @@ const char *const model_dirs[] = {
 const size_t n_model_dirs = sizeof model_dirs / sizeof model_dirs[0];
 
 fn_engine *open_model(const char *dir, size_t threads, size_t chunk, size_t context) {
+    return open_model_as(dir, threads, chunk, context, 0, 0);
+}
+
+fn_engine *open_model_as(const char *dir, size_t threads, size_t chunk, size_t context,
+                         int expert_bits, int dense_bits) {
     fn_error err = {0};
     fn_engine *engine = NULL;
     fn_engine_options options = fn_engine_options_default();
@@ -23,6 +28,8 @@ fn_engine *open_model(const char *dir, size_t threads, size_t chunk, size_t cont
     options.threads = threads;
     options.chunk = chunk;
     options.context = context;
+    options.expert_bits = expert_bits;
+    options.dense_bits = dense_bits;
     if (fn_engine_open(&options, &engine, &err) != FN_OK) {
         fail_msg("%s", err.text);
     }

@@ -9,6 +9,8 @@ extern const char *const model_dirs[];
 extern const size_t n_model_dirs;
 
 fn_engine *open_model(const char *dir, size_t threads, size_t chunk, size_t context);
+fn_engine *open_model_as(const char *dir, size_t threads, size_t chunk, size_t context,
+                         int expert_bits, int dense_bits);
 
 /* ids [n] within the vocabulary from a seed; every 17th is the EOS that resets the n-gram history. */
 void make_ids(const fn_engine *engine, uint64_t seed, int32_t *ids, size_t n);

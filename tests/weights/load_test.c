@@ -11,10 +11,12 @@
 
 #include <cmocka.h>
 
+#include "base/half.h"
 #include "base/mem.h"
 #include "support/alloc_fail.h"
 #include "support/check_error.h"
 #include "support/temp_dir.h"
+#include "weights/quantize_row.h"
 #include "weights/weights.h"
 
 /* ---- files by hand --------------------------------------------------------------------------- */
@@ -185,7 +187,7 @@ typedef struct loaded {
     fn_weights *w;
 } loaded;
 
-static loaded load(const char *dir, size_t threads) {
+static loaded load_as(const char *dir, size_t threads, fn_weight_settings settings) {
     loaded l = {.c = NULL};
     char path[300];
     fn_error err = {0};
@@ -197,12 +199,16 @@ static loaded load(const char *dir, size_t threads) {
         fn_checkpoint_open(dir, &l.c, &err) != FN_OK ||
         fn_bind(l.c, &l.shape, &l.bound, &err) != FN_OK ||
         fn_pool_create(threads, &pool, &err) != FN_OK ||
-        fn_weights_load(l.c, l.bound, &l.shape, pool, NULL, NULL, &l.w, &err) != FN_OK) {
+        fn_weights_load(l.c, l.bound, &l.shape, &settings, pool, NULL, NULL, &l.w, &err) != FN_OK) {
         fail_msg("%s: %s", dir, err.text);
     }
     fn_config_free(&config);
     fn_pool_destroy(pool);
     return l;
+}
+
+static loaded load(const char *dir, size_t threads) {
+    return load_as(dir, threads, (fn_weight_settings){0});
 }
 
 static void unload(loaded *l) {
@@ -337,6 +343,82 @@ static void each_module_is_kept_in_its_own_kind(void **state) {
 }
 
 /* A zero point that is none of ours is found while loading, and named. */
+/* ---- quantised while loading ---- */
+
+/* Rows of m are those of the source, each group rounded to codes of one scale: every value an integer times
+ * the scale within the codes' range, and no further from the stored one than absmax rounding can be. */
+static void quantised_from(const loaded *l, const fn_matrix *m, const fn_source *s, int bits,
+                           size_t group) {
+    float *row = malloc(s->cols * sizeof *row);
+    float *want = rows_of(l->c, s, 0, s->rows);
+    int8_t *codes = malloc(s->cols);
+    uint16_t *scales = malloc((s->cols / group + 1) * sizeof *scales);
+    assert_true(row != NULL && codes != NULL && scales != NULL);
+    assert_int_equal(m->kind, bits == 8 ? FN_MATRIX_INT8 : FN_MATRIX_INT4);
+    assert_int_equal(m->group, group);
+    for (size_t r = 0; r < s->rows; r++) {
+        fn_quantize_row(want + r * s->cols, s->cols, group, bits, codes, scales);
+        fn_matrix_row(m, r, row);
+        for (size_t k = 0; k < s->cols; k++) {
+            float value = (float)codes[k] * fn_f16_to_float(scales[k / group]);
+            assert_true(row[k] == value);
+        }
+    }
+    free(row);
+    free(want);
+    free(codes);
+    free(scales);
+}
+
+static void classes_are_quantised_as_asked_and_the_rest_is_kept(void **state) {
+    static const fn_weight_settings ways[] = {{4, 8, 128}, {8, 4, 64}, {4, 4, 32}};
+    static const char *const dirs[] = {"tests/data/mini-f32/checkpoint",
+                                       "tests/data/mini-bf16/checkpoint",
+                                       "tests/data/mini-fp8/checkpoint"};
+    (void)state;
+    for (size_t d = 0; d < 3; d++) {
+        for (size_t i = 0; i < 3; i++) {
+            loaded l = load_as(dirs[d], 2, ways[i]);
+            for (size_t n = 0; n < l.shape.n_layers; n++) {
+                const fn_layer_weights *w = &l.w->layers[n];
+                const fn_bound_layer *b = &l.bound->layers[n];
+                if (l.shape.layer_kind[n] == FN_LAYER_DELTA) {
+                    quantised_from(&l, &w->delta.in_qkv, &b->in_qkv, ways[i].dense_bits,
+                                   ways[i].group);
+                    quantised_from(&l, &w->delta.out, &b->delta_out, ways[i].dense_bits,
+                                   ways[i].group);
+                    same(&l, &w->delta.in_a, &b->in_a);
+                } else {
+                    quantised_from(&l, &w->attention.q, &b->q, ways[i].dense_bits, ways[i].group);
+                    same(&l, &w->attention.index_qk, &b->index_qk);
+                }
+                quantised_from(&l, &w->mlp_mixer.up, &b->mlp_mixer.up, ways[i].dense_bits,
+                               ways[i].group);
+                quantised_from(&l, &w->moe.down[1], &b->expert_down[1], ways[i].expert_bits,
+                               ways[i].group);
+                same(&l, &w->mlp_mixer.inject, &b->mlp_mixer.inject);
+                same(&l, &w->moe.router, &b->router);
+                same(&l, &w->moe.shared_expert_gate, &b->shared_expert_gate);
+            }
+            quantised_from(&l, &l.w->head, &l.bound->head, ways[i].dense_bits, ways[i].group);
+            unload(&l);
+        }
+    }
+}
+
+static void packed_int4_checkpoints_keep_their_codes_at_4_bits(void **state) {
+    (void)state;
+    loaded l =
+        load_as("tests/data/mini-gptq/checkpoint", 2, (fn_weight_settings){.expert_bits = 4});
+    for (size_t n = 0; n < l.shape.n_layers; n++) {
+        const fn_bound_layer *b = &l.bound->layers[n];
+        if (fn_source_kind(&b->expert_down[0]) == FN_MATRIX_INT4) {
+            same(&l, &l.w->layers[n].moe.down[0], &b->expert_down[0]);
+        }
+    }
+    unload(&l);
+}
+
 static void loading_reports_what_it_finds_in_the_data(void **state) {
     (void)state;
     char dir[200];
@@ -364,7 +446,8 @@ static void loading_reports_what_it_finds_in_the_data(void **state) {
     assert_int_equal(fn_checkpoint_open(dir, &c, &err), FN_OK);
     assert_int_equal(fn_bind(c, &shape, &bound, &err), FN_OK);
     assert_int_equal(fn_pool_create(2, &pool, &err), FN_OK);
-    fn_status status = fn_weights_load(c, bound, &shape, pool, NULL, NULL, &w, &err);
+    fn_status status =
+        fn_weights_load(c, bound, &shape, &(fn_weight_settings){0}, pool, NULL, NULL, &w, &err);
     check_error(status, &err, FN_E_MODEL, "layers.1.mlp.experts.3.down_proj.qzeros",
                 "group 0, output 7", "nibble 6, expected 7");
     assert_null(w);
@@ -382,6 +465,8 @@ int main(void) {
         cmocka_unit_test(gptq_values_are_nibble_minus_8_times_scale),
         cmocka_unit_test(every_packed_row_is_the_stored_one),
         cmocka_unit_test(each_module_is_kept_in_its_own_kind),
+        cmocka_unit_test(classes_are_quantised_as_asked_and_the_rest_is_kept),
+        cmocka_unit_test(packed_int4_checkpoints_keep_their_codes_at_4_bits),
         cmocka_unit_test(loading_reports_what_it_finds_in_the_data),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

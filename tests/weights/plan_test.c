@@ -105,7 +105,8 @@ static void quantised_sizes_follow_the_packed_layout(void **state) {
     published p;
     read_config(&p);
     fn_plan_source source = {.shape = &p.shape, .config = &p.config};
-    fn_memory_plan plan = plan_of(&source, (fn_plan_settings){.expert_bits = 4, .dense_bits = 8});
+    fn_memory_plan plan =
+        plan_of(&source, (fn_plan_settings){.weights = {.expert_bits = 4, .dense_bits = 8}});
     const fn_plan_line *routed = &plan.lines[FN_PLAN_ROUTED];
     uint64_t weights = 120795955200u;
     uint64_t tables = 48 * 2 * 512 * sizeof(fn_matrix);
@@ -162,16 +163,21 @@ static void expect_loader_size(const char *dir, const char *what, bool quantised
     (void)snprintf(path, sizeof path, "%s/config.json", dir);
     if (fn_config_read(path, &config, &err) != FN_OK ||
         fn_shape_from_config(&config, &shape, &err) != FN_OK ||
-        fn_checkpoint_open(dir, &c, &err) != FN_OK || fn_bind(c, &shape, &bound, &err) != FN_OK ||
-        fn_weights_size(bound, &shape, &bytes, &err) != FN_OK) {
+        fn_checkpoint_open(dir, &c, &err) != FN_OK || fn_bind(c, &shape, &bound, &err) != FN_OK) {
         fail_msg("%s: %s", what, err.text);
     }
+    static const fn_weight_settings ways[] = {{8, 8, 0}, {4, 8, 64},   {4, 4, 32},
+                                              {0, 8, 0}, {4, 16, 128}, {0, 0, 0}};
     fn_plan_source source = {.shape = &shape, .bound = bound, .checkpoint = c};
-    fn_memory_plan plan = plan_of(&source, (fn_plan_settings){0});
-    if (plan.total.weights + plan.total.scales != bytes) {
-        fail_msg("%s: plan %llu + %llu, loader %zu bytes", what,
-                 (unsigned long long)plan.total.weights, (unsigned long long)plan.total.scales,
-                 bytes);
+    fn_memory_plan plan = {0};
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) { /* as stored comes last */
+        plan = plan_of(&source, (fn_plan_settings){.weights = ways[i]});
+        assert_int_equal(fn_weights_size(bound, &shape, &ways[i], &bytes, NULL), FN_OK);
+        if (plan.total.weights + plan.total.scales != bytes) {
+            fail_msg("%s, way %zu: plan %llu + %llu, loader %zu bytes", what, i,
+                     (unsigned long long)plan.total.weights, (unsigned long long)plan.total.scales,
+                     bytes);
+        }
     }
     uint64_t stored = 0;
     uint64_t params = 0;
@@ -244,11 +250,11 @@ static void what_does_not_fit_is_refused_with_numbers(void **state) {
     }
     err = (fn_error){0};
     assert_int_equal(fn_plan_check(&p.shape, NULL, &settings, (uint64_t)300 << 30, &err), FN_OK);
-    settings = (fn_plan_settings){.expert_bits = 4, .dense_bits = 8};
+    settings = (fn_plan_settings){.weights = {.expert_bits = 4, .dense_bits = 8}};
     assert_int_equal(fn_plan_check(&p.shape, NULL, &settings, (uint64_t)64 << 30, &err), FN_OK);
-    settings.expert_bits = 5;
+    settings.weights.expert_bits = 5;
     status = fn_plan_check(&p.shape, NULL, &settings, 0, &err);
-    check_error(status, &err, FN_E_USAGE, "expert bits", "5", "4, 8, 16, 32");
+    check_error(status, &err, FN_E_USAGE, "expert_bits", "5", "4, 8, 16, 32");
     fn_config_free(&p.config);
 }
 
