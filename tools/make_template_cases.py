@@ -94,6 +94,7 @@ s.join(['a', 'b']), ', '.join(words), ''.join('abc'), '-'.join({'x': 1, 'y': 2})
 'abc'.isalpha(), 'abc1'.isalnum(), '12'.isdigit(), '١٢'.isdecimal(), ' '.isspace(), ''.isspace(), 'a'.islower(), 'A1'.isupper(), 'é'.isascii(), '½'.isnumeric()
 'abc'.center(8), 'abc'.center(8, '*'), 'ab'.center(5, '*'), 'abc'.ljust(5) ~ '|', 'abc'.rjust(5, '.'), '42'.zfill(5), '-42'.zfill(5), 'abc'.zfill(2), 'x' | center(5) ~ '|'
 'a-b-c'.partition('-'), 'a-b-c'.rpartition('-'), 'abc'.partition('-'), 'abc'.rpartition('-'), 'prefix'.removeprefix('pre'), 'suffix'.removesuffix('fix'), 'abc'.removeprefix('x')
+undefined_thing | last is defined, nil | map(attribute='x') | list, 'a' % undefined_thing, list | truncate(9), undefined_thing | truncate, html | e | list | first, [] | sort(attribute='q'), '\u00df' | title
 list | length, s | length, u | length, d | count, e | length, empty | length
 list | first, list | last, s | first, s | last, empty | first, empty | last is defined, d | first
 list | sort, words | sort, words | sort(case_sensitive=true), words | sort(reverse=true), words | sort(true), list | sort(reverse=true)
@@ -326,6 +327,8 @@ s | truncate(1)
 5 | truncate
 s | indent(none)
 5 | indent
+list | indent
+words | truncate(3, leeway=0)
 list | batch
 list | slice(0) | list
 5 is divisibleby 0

@@ -43,7 +43,9 @@ typedef struct fn_render_limits {
  * integers of any size and the order of keys are kept, of a repeated key the last value counts) or
  * as a jansson object. Of several parts with one name the last counts. Strings of a part with
  * trusted = false are text that users wrote: messages, tools, documents, kwargs of a request. Put
- * bos_token, eos_token and what else comes from the checkpoint into a trusted part. */
+ * bos_token, eos_token and what else comes from the checkpoint into a trusted part.
+ * transformers always defines tools, documents (null when there are none) and add_generation_prompt;
+ * a caller that wants its prompts does the same. */
 typedef struct fn_template_part {
     const char *text;
     size_t n;

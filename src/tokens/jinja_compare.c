@@ -155,10 +155,12 @@ static bool string_items(fn_jrun *run, const fn_jstr *s, const fn_jval **items, 
     if (chars == NULL || !fn_jrun_step(run, s->n_chars)) {
         return false;
     }
+    fn_jstr plain = *s;
+    plain.markup = false; /* a Markup string is iterated as any other */
     size_t at = 0;
     for (size_t i = 0; i < s->n_chars; i++) {
         size_t next = fn_jstr_next(s, at);
-        chars[i] = fn_jstr_sub(run, s, at, next);
+        chars[i] = fn_jstr_sub(run, &plain, at, next);
         if (fn_j_failed(chars[i])) {
             return false;
         }

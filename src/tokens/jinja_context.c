@@ -41,7 +41,7 @@ static bool take(reader *r, char c) {
 static bool hex4(reader *r, uint32_t *out) {
     *out = 0;
     for (int i = 0; i < 4; i++, r->at++) {
-        char c = r->at < r->n ? r->p[r->at] : 0;
+        char c = (char)(r->at < r->n ? r->p[r->at] : 0);
         uint32_t digit = c >= '0' && c <= '9'   ? (uint32_t)(c - '0')
                          : c >= 'a' && c <= 'f' ? (uint32_t)(c - 'a' + 10)
                          : c >= 'A' && c <= 'F' ? (uint32_t)(c - 'A' + 10)
@@ -82,7 +82,7 @@ static bool read_unicode(reader *r, fn_jbuf *buf) {
 static bool read_escape(reader *r, fn_jbuf *buf) {
     static const char letters[] = "\"\\/bfnrt";
     static const char meanings[] = "\"\\/\b\f\n\r\t";
-    char c = r->at < r->n ? r->p[r->at++] : 0;
+    char c = (char)(r->at < r->n ? r->p[r->at++] : 0);
     if (c == 'u') {
         return read_unicode(r, buf);
     }
@@ -234,7 +234,7 @@ static fn_jval read_value(reader *r, size_t depth) {
         return fn_j_fail();
     }
     skip_space(r);
-    char c = r->at < r->n ? r->p[r->at] : 0;
+    char c = (char)(r->at < r->n ? r->p[r->at] : 0);
     if (c == '"') {
         r->at++;
         return read_string(r);

@@ -15,7 +15,7 @@ fn_jact *fn_jact_new(fn_jrun *run, fn_jact *up, uint32_t n_slots) {
 }
 
 fn_jval *fn_jact_slot(fn_jact *act, fn_jplace place) {
-    for (uint32_t i = 0; i < place.up; i++) {
+    for (uint32_t i = 0; i < place.up && act->up != NULL; i++) {
         act = act->up;
     }
     return &act->slots[place.slot];

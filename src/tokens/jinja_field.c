@@ -53,7 +53,7 @@ static void lay_out(fn_jrun *run, fn_jbuf *buf, const fn_jfield *field, const ch
     size_t width = field->width > 0 ? (size_t)field->width : 0;
     size_t used = strlen(sign) + n;
     size_t pad = width > used ? width - used : 0;
-    char align = field->align != 0 ? field->align : field->zero ? '=' : '>';
+    char align = (char)(field->align != 0 ? field->align : field->zero ? '=' : '>');
     uint32_t with = field->fill != 0 ? field->fill : field->zero ? '0' : ' ';
     size_t left = align == '>' ? pad : align == '^' ? pad / 2 : 0;
     fill(run, buf, with, left);
@@ -106,7 +106,7 @@ static void field_float(fn_jrun *run, fn_jbuf *buf, const fn_jfield *field, doub
     char digits[720];
     char grouped[960];
     bool percent = field->type == '%';
-    char kind = field->type == 0 ? 'g' : percent || field->type == 'F' ? 'f' : field->type;
+    char kind = (char)(field->type == 0 ? 'g' : percent || field->type == 'F' ? 'f' : field->type);
     int precision =
         field->precision >= 0 ? (int)(field->precision < 300 ? field->precision : 300) : 6;
     double shown = fabs(percent ? value * 100.0 : value);

@@ -173,8 +173,10 @@ FILTER(filter_indent) {
         return fn_j_undefined_error(run, in[0]);
     }
     if (in[0].type != FN_J_STRING) {
-        return fn_jrun_error(run, "unsupported operand type(s) for +=: '%s' and 'str'",
-                             fn_j_type_name(in[0]));
+        bool list = in[0].type == FN_J_SEQ && in[0].as.seq->kind == FN_JSEQ_LIST;
+        return list ? fn_jrun_error(run, "'list' object has no attribute 'splitlines'")
+                    : fn_jrun_error(run, "unsupported operand type(s) for +=: '%s' and 'str'",
+                                    fn_j_type_name(in[0]));
     }
     if (by.type != FN_J_STRING) {
         fn_jval space = fn_jstr_text(run, " ");
@@ -218,27 +220,32 @@ FILTER(filter_truncate) {
     int64_t leeway = 5;
     fn_jval end = in[3].type != FN_J_MISSING ? in[3] : fn_jstr_text(run, "...");
     fn_jval given = in[4].type == FN_J_NONE ? (fn_jval){.type = FN_J_MISSING} : in[4];
-    if (in[0].type != FN_J_STRING || end.type != FN_J_STRING) {
-        return fn_jrun_error(run, "object of type '%s' has no len()",
-                             fn_j_type_name(in[0].type != FN_J_STRING ? in[0] : end));
+    const fn_jbuiltin *len = fn_jfilter_find("length", 6);
+    fn_jval n_end = fn_jbuiltin_call(run, len, &(fn_jargs){.positional = &end, .n = 1});
+    fn_jval n_value = fn_jbuiltin_call(run, len, &(fn_jargs){.positional = in, .n = 1});
+    if (fn_j_failed(n_end) || fn_j_failed(n_value)) {
+        return fn_j_fail();
     }
     if (!fn_jarg_int(run, in[1], 255, &length) || !fn_jarg_int(run, given, 5, &leeway)) {
         return fn_j_fail();
     }
-    int64_t n_end = (int64_t)end.as.s->n_chars;
-    if (length < n_end) {
-        return fn_jrun_error(run, "expected length >= %lld, got %lld", (long long)n_end,
+    if (length < n_end.as.i) {
+        return fn_jrun_error(run, "expected length >= %lld, got %lld", (long long)n_end.as.i,
                              (long long)length);
     }
     if (leeway < 0) {
         return fn_jrun_error(run, "expected leeway >= 0, got %lld", (long long)leeway);
     }
-    const fn_jstr *s = in[0].as.s;
-    if (leeway > INT64_MAX - length || (int64_t)s->n_chars <= length + leeway) {
-        return in[0];
+    if (leeway > INT64_MAX - length || n_value.as.i <= length + leeway) {
+        return in[0]; /* whatever has a length */
     }
     bool kill_words = in[2].type != FN_J_MISSING && fn_j_truth(in[2]);
-    return cut(run, s, (size_t)(length - n_end), kill_words, end.as.s);
+    if (in[0].type != FN_J_STRING || end.type != FN_J_STRING) {
+        return kill_words ? fn_j_binary(run, '+', in[0], end)
+                          : fn_jrun_error(run, "'%s' object has no attribute 'rsplit'",
+                                          fn_j_type_name(in[0]));
+    }
+    return cut(run, in[0].as.s, (size_t)(length - n_end.as.i), kill_words, end.as.s);
 }
 
 FILTER(filter_default) {
@@ -292,42 +299,52 @@ FILTER(filter_round) {
     return fn_j_float((ceiling ? ceil(scaled) : floor(scaled)) / unit);
 }
 
+static int digit_value(char c) {
+    if (c >= '0' && c <= '9') {
+        return c - '0';
+    }
+    int small = c | 0x20;
+    return small >= 'a' && small <= 'z' ? small - 'a' + 10 : 99;
+}
+
+/* Behind 0x, 0o or 0b, when the base is theirs. */
+static size_t skip_prefix(const char *p, size_t n, size_t at, int64_t base) {
+    int kind = at + 1 < n && p[at] == '0' ? p[at + 1] | 0x20 : 0;
+    bool has =
+        (kind == 'x' && base == 16) || (kind == 'o' && base == 8) || (kind == 'b' && base == 2);
+    return has ? at + 2 : at;
+}
+
 /* int(text, base) with Python's underscores and spaces; MISSING when it is none. */
 static fn_jval text_to_int(fn_jrun *run, const fn_jstr *s, int64_t base) {
     fn_jval bare = fn_jstr_strip(run, s, NULL, true, true);
-    size_t n = 0;
     if (fn_j_failed(bare)) {
         return bare;
     }
     const char *p = bare.as.s->p;
-    size_t length = bare.as.s->n;
-    size_t at = length > 0 && (p[0] == '-' || p[0] == '+') ? 1 : 0;
-    bool negative = at == 1 && p[0] == '-';
-    char kind = at + 1 < length && p[at] == '0' ? (char)(p[at + 1] | 0x20) : 0;
-    if ((kind == 'x' && base == 16) || (kind == 'o' && base == 8) || (kind == 'b' && base == 2)) {
-        at += 2;
-    }
+    size_t n = bare.as.s->n;
+    bool negative = n > 0 && p[0] == '-';
+    size_t begin = skip_prefix(p, n, negative || (n > 0 && p[0] == '+') ? 1 : 0, base);
     int64_t value = 0;
     bool big = false;
-    for (size_t begin = at; at < length; at++) {
-        char c = p[at];
-        if (c == '_' && at > begin && p[at - 1] != '_' && at + 1 < length) {
+    for (size_t at = begin; at < n; at++) {
+        if (p[at] == '_' && at > begin && p[at - 1] != '_' && at + 1 < n) {
             continue;
         }
-        int digit = c >= '0' && c <= '9'                     ? c - '0'
-                    : (c | 0x20) >= 'a' && (c | 0x20) <= 'z' ? (c | 0x20) - 'a' + 10
-                                                             : 99;
+        int digit = digit_value(p[at]);
         if (digit >= base) {
             return (fn_jval){.type = FN_J_MISSING};
         }
         big = big || __builtin_mul_overflow(value, base, &value) ||
               __builtin_add_overflow(value, (int64_t)digit, &value);
-        n++;
     }
-    if (n == 0) {
+    if (begin >= n) {
         return (fn_jval){.type = FN_J_MISSING};
     }
-    return big ? fn_jnum_parse_int(run, p, length) : fn_j_int(negative ? -value : value);
+    if (big && (base != 10 || memchr(p, '_', n) != NULL)) {
+        return fn_jrun_error(run, "integers beyond 64 bits are read in plain decimal only");
+    }
+    return big ? fn_jnum_parse_int(run, p, n) : fn_j_int(negative ? -value : value);
 }
 
 /* float(text); MISSING when it is none. */

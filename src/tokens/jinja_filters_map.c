@@ -56,6 +56,9 @@ static fn_jval map_attribute(fn_jrun *run, const fn_jargs *args, fn_jval attribu
                                  (int)keyword->name.as.s->n, keyword->name.as.s->p);
         }
     }
+    if (!fn_j_truth(args->positional[0])) {
+        return fn_j_generator(run, NULL, 0, "generator");
+    }
     if (!fn_j_items(run, args->positional[0], &items, &n)) {
         return fn_j_fail();
     }

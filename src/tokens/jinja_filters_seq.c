@@ -95,7 +95,8 @@ FILTER(filter_first) {
 }
 
 static bool reversible(fn_jrun *run, fn_jval v) {
-    if (v.type == FN_J_STRING || v.type == FN_J_SEQ || v.type == FN_J_DICT) {
+    if (v.type == FN_J_STRING || v.type == FN_J_SEQ || v.type == FN_J_DICT ||
+        v.type == FN_J_UNDEFINED) {
         return true;
     }
     (void)fn_jrun_error(run, "'%s' object is not reversible", fn_j_type_name(v));
@@ -125,7 +126,7 @@ FILTER(filter_reverse) {
     if (!can) {
         return fn_jrun_error(run, "argument must be iterable");
     }
-    bool lazy = in[0].type == FN_J_SEQ || in[0].type == FN_J_DICT;
+    bool lazy = in[0].type != FN_J_ITER;
     fn_jval *turned = NULL;
     if (!fn_j_items(run, in[0], &items, &n) ||
         (turned = fn_jrun_array(run, n, sizeof *turned)) == NULL || !fn_jrun_step(run, n)) {
@@ -182,6 +183,9 @@ FILTER(filter_items) {
 /* The items in the order of their keys. */
 static fn_jval sorted(fn_jrun *run, const fn_jval *items, const fn_jval *keys, size_t n,
                       bool reverse) {
+    if (n == 0 || items == NULL) {
+        return fn_j_seq(run, FN_JSEQ_LIST, NULL, 0);
+    }
     const size_t *order = fn_jsort_order(run, keys, n, reverse);
     fn_jval *out = order != NULL ? fn_jrun_array(run, n, sizeof *out) : NULL;
     for (size_t i = 0; out != NULL && i < n; i++) {
@@ -360,7 +364,8 @@ FILTER(filter_batch) {
         size_t take = n - at < size ? n - at : size;
         size_t pad = given(in[2]) && count > 0 ? size - take : 0;
         if (!fn_jrun_step(run, take + pad) ||
-            !fn_jlist_push(run, &out, part_of(run, items + at, take, pad, in[2]))) {
+            !fn_jlist_push(run, &out,
+                           part_of(run, take > 0 ? items + at : NULL, take, pad, in[2]))) {
             return fn_j_fail();
         }
     }
@@ -387,7 +392,8 @@ FILTER(filter_slice) {
         size_t take = n / slices + (i < longer ? 1 : 0);
         size_t pad = given(in[2]) && i >= longer ? 1 : 0;
         if (!fn_jrun_step(run, take + 1) ||
-            !fn_jlist_push(run, &out, part_of(run, items + at, take, pad, in[2]))) {
+            !fn_jlist_push(run, &out,
+                           part_of(run, take > 0 ? items + at : NULL, take, pad, in[2]))) {
             return fn_j_fail();
         }
         at += take;

@@ -64,8 +64,8 @@ static fn_jval percent_next(formatter *f) {
 static void percent_flags(const fn_jstr *s, size_t *at, fn_jfield *field) {
     for (; *at < s->n && strchr("-+ #0", s->p[*at]) != NULL && s->p[*at] != 0; (*at)++) {
         char c = s->p[*at];
-        field->align = c == '-' ? '<' : field->align;
-        field->sign = c == '+' || (c == ' ' && field->sign != '+') ? c : field->sign;
+        field->align = (char)(c == '-' ? '<' : field->align);
+        field->sign = (char)(c == '+' || (c == ' ' && field->sign != '+') ? c : field->sign);
         field->alternate = field->alternate || c == '#';
         field->zero = field->zero || c == '0';
     }
@@ -94,7 +94,7 @@ static bool percent_number(formatter *f, fn_jfield *field, fn_jval v) {
         }
         v = fn_j_int((int64_t)v.as.d);
     }
-    field->type = strchr("iu", field->type) != NULL ? 'd' : field->type;
+    field->type = (char)(strchr("iu", field->type) != NULL ? 'd' : field->type);
     field->precision = integer ? -1 : field->precision;
     return fn_jfield_number(f->run, &f->buf, field, v);
 }
@@ -178,7 +178,8 @@ fn_jval fn_jformat_percent_value(fn_jrun *run, const fn_jstr *format, fn_jval v)
             return fn_j_fail();
         }
     }
-    bool mapping = v.type == FN_J_DICT || (v.type == FN_J_SEQ && !tuple);
+    bool mapping =
+        v.type == FN_J_DICT || v.type == FN_J_UNDEFINED || (v.type == FN_J_SEQ && !tuple);
     if (f.next_arg < f.n_args && !mapping) {
         return fn_jrun_error(run, "not all arguments converted during string formatting");
     }
@@ -273,7 +274,7 @@ static bool read_spec(formatter *f, const fn_jstr *spec, fn_jfield *field) {
             return false;
         }
     }
-    field->type = at < n ? p[at++] : 0;
+    field->type = (char)(at < n ? p[at++] : 0);
     if (at < n) {
         (void)fn_jrun_error(f->run, "Invalid format specifier '%.*s'", (int)n, p);
     }
@@ -362,7 +363,7 @@ static bool brace_field(formatter *f, const char *p, size_t n) {
     fn_jval v = brace_path(f, p, name);
     size_t at = name;
     if (at < n && p[at] == '!' && !fn_j_failed(v)) {
-        char conversion = at + 1 < n ? p[at + 1] : 0;
+        char conversion = (char)(at + 1 < n ? p[at + 1] : 0);
         if (conversion != 'r' && conversion != 's' && conversion != 'a') {
             (void)fn_jrun_error(f->run, "Unknown conversion specifier %c", conversion);
             return false;

@@ -343,7 +343,7 @@ static char operator_at(const lexer *x, size_t at, size_t *length) {
     if (c == '=') {
         return FN_JOP_ASSIGN;
     }
-    return c != 0 && strchr("+-/*%~[](){}><.:|,;", c) != NULL ? c : 0;
+    return (char)(c != 0 && strchr("+-/*%~[](){}><.:|,;", c) != NULL ? c : 0);
 }
 
 /* Keeps count of open brackets; false after an error. */
@@ -353,7 +353,7 @@ static bool balance(lexer *x, char op) {
             error(x, x->at, "too many nested brackets");
             return false;
         }
-        x->braces[x->n_braces++] = op == '(' ? ')' : op == '[' ? ']' : '}';
+        x->braces[x->n_braces++] = (char)(op == '(' ? ')' : op == '[' ? ']' : '}');
     } else if (op == ')' || op == ']' || op == '}') {
         if (x->n_braces == 0) {
             error(x, x->at, fn_jrun_format(x->run, "unexpected '%c'", op));
@@ -467,7 +467,7 @@ static char *normalised(fn_jrun *run, const char *source, size_t n, size_t *out_
         bool pair = source[i] == '\r' && i + 1 < n && source[i + 1] == '\n';
         if (!pair) {
             p[at++] = source[i];
-            p[at - 1] = source[i] == '\r' ? '\n' : source[i];
+            p[at - 1] = (char)(source[i] == '\r' ? '\n' : source[i]);
         }
     }
     if (p != NULL && at > 0 && p[at - 1] == '\n') {

@@ -75,26 +75,30 @@ static size_t mantissa(const char *p, size_t n, size_t *at, char *out, size_t ro
     return digits;
 }
 
+/* An exponent behind `e`, as far as it matters; *ok is false when digits are missing. */
+static long exponent_at(const char *p, size_t n, size_t *at, bool *ok) {
+    bool minus = *at < n && p[*at] == '-';
+    *at += *at < n && (p[*at] == '-' || p[*at] == '+') ? 1 : 0;
+    *ok = *at < n && is_digit(p[*at]);
+    long exponent = 0;
+    for (; *at < n && is_digit(p[*at]); (*at)++) {
+        exponent = exponent < 100000 ? exponent * 10 + (p[*at] - '0') : exponent;
+    }
+    return minus ? -exponent : exponent;
+}
+
 double fn_jnum_parse_float(const char *p, size_t n, bool *ok) {
     /* Written as digits and an exponent, without a point, the text means the same in any locale. */
     char text[840];
-    size_t at = 0;
     bool negative = n > 0 && p[0] == '-';
-    at += n > 0 && (p[0] == '-' || p[0] == '+') ? 1 : 0;
-    size_t first = at;
+    size_t first = negative || (n > 0 && p[0] == '+') ? 1 : 0;
+    size_t at = first;
     long scale = 0;
     size_t digits = mantissa(p, n, &at, text, 800, &scale);
     *ok = at > first && (is_digit(p[first]) || (at > first + 1));
     if (*ok && at < n && (p[at] == 'e' || p[at] == 'E')) {
         at++;
-        bool minus = at < n && p[at] == '-';
-        at += at < n && (p[at] == '-' || p[at] == '+') ? 1 : 0;
-        *ok = at < n && is_digit(p[at]);
-        long exponent = 0;
-        for (; at < n && is_digit(p[at]); at++) {
-            exponent = exponent < 100000 ? exponent * 10 + (p[at] - '0') : exponent;
-        }
-        scale += minus ? -exponent : exponent;
+        scale += exponent_at(p, n, &at, ok);
     }
     *ok = *ok && at == n;
     if (!*ok || digits == 0) {

@@ -116,7 +116,7 @@ static char comparison(fn_jparser *p) {
 static fn_jnode *parse_compare(fn_jparser *p) {
     int line = line_of(p);
     fn_jnode *first = parse_sum(p);
-    char op = first != NULL ? comparison(p) : 0;
+    char op = (char)(first != NULL ? comparison(p) : 0);
     if (op == 0) {
         return first;
     }
@@ -265,7 +265,7 @@ static fn_jnode *parse_strings(fn_jparser *p) {
 }
 
 static fn_jval integer_value(fn_jparser *p, const fn_jtok *token) {
-    char kind = token->n > 1 ? token->text[1] : '0';
+    char kind = (char)(token->n > 1 ? token->text[1] : '0');
     int base = kind == 'x' || kind == 'X'   ? 16
                : kind == 'o' || kind == 'O' ? 8
                : kind == 'b' || kind == 'B' ? 2

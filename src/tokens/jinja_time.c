@@ -34,42 +34,52 @@ static int iso_week(const struct tm *when, int *year) {
     return thursday / 7 + 1;
 }
 
-/* The number a directive stands for, its width and what fills it; false: not a number. */
-static bool numeric(char directive, const struct tm *when, int *value, int *width, char *fill) {
-    *width = 2;
-    *fill = directive == 'e' || directive == 'k' || directive == 'l' ? ' ' : '0';
+/* The number a directive of the clock or the day stands for; -1: another directive. */
+static int small_number(char directive, const struct tm *when) {
     int year = 0;
     switch (directive) {
     case 'd':
     case 'e':
-        *value = when->tm_mday;
-        return true;
+        return when->tm_mday;
     case 'm':
-        *value = when->tm_mon + 1;
-        return true;
+        return when->tm_mon + 1;
+    case 'y':
+        return when->tm_year % 100;
+    case 'C':
+        return (when->tm_year + 1900) / 100;
+    case 'H':
+    case 'k':
+        return when->tm_hour;
+    case 'I':
+    case 'l':
+        return hour12(when);
+    case 'M':
+        return when->tm_min;
+    case 'S':
+        return when->tm_sec;
+    case 'U':
+        return (when->tm_yday + 7 - when->tm_wday) / 7;
+    case 'W':
+        return (when->tm_yday + 7 - (when->tm_wday + 6) % 7) / 7;
+    case 'V':
+        return iso_week(when, &year);
+    default:
+        return -1;
+    }
+}
+
+/* A directive that is a number: its value, width and what fills it. */
+static bool numeric(char directive, const struct tm *when, int *value, int *width, char *fill) {
+    *width = 2;
+    *fill = (char)(directive == 'e' || directive == 'k' || directive == 'l' ? ' ' : '0');
+    switch (directive) {
     case 'Y':
         *value = when->tm_year + 1900;
         *width = 4;
         return true;
-    case 'y':
-        *value = when->tm_year % 100;
-        return true;
-    case 'C':
-        *value = (when->tm_year + 1900) / 100;
-        return true;
-    case 'H':
-    case 'k':
-        *value = when->tm_hour;
-        return true;
-    case 'I':
-    case 'l':
-        *value = hour12(when);
-        return true;
-    case 'M':
-        *value = when->tm_min;
-        return true;
-    case 'S':
-        *value = when->tm_sec;
+    case 'G':
+        (void)iso_week(when, value);
+        *width = 4;
         return true;
     case 'j':
         *value = when->tm_yday + 1;
@@ -83,21 +93,9 @@ static bool numeric(char directive, const struct tm *when, int *value, int *widt
         *value = when->tm_wday;
         *width = 1;
         return true;
-    case 'U':
-        *value = (when->tm_yday + 7 - when->tm_wday) / 7;
-        return true;
-    case 'W':
-        *value = (when->tm_yday + 7 - (when->tm_wday + 6) % 7) / 7;
-        return true;
-    case 'V':
-        *value = iso_week(when, &year);
-        return true;
-    case 'G':
-        (void)iso_week(when, value);
-        *width = 4;
-        return true;
     default:
-        return false;
+        *value = small_number(directive, when);
+        return *value >= 0;
     }
 }
 
@@ -174,7 +172,7 @@ static void write_directive(fn_jrun *run, fn_jbuf *buf, char directive, char fla
     char fill = '0';
     char text[32];
     if (numeric(directive, when, &value, &width, &fill)) {
-        fill = flag == '_' ? ' ' : flag == '0' ? '0' : fill;
+        fill = (char)(flag == '_' ? ' ' : flag == '0' ? '0' : fill);
         width = flag == '-' ? 1 : width;
         (void)(fill == ' ' ? snprintf(text, sizeof text, "%*d", width, value)
                            : snprintf(text, sizeof text, "%0*d", width, value));
@@ -205,7 +203,8 @@ void fn_jtime_write(fn_jrun *run, fn_jbuf *buf, const fn_jstr *format, const str
             write_directive(run, buf, parts[i], 0, when, microseconds);
         }
         if (parts == NULL) {
-            write_directive(run, buf, format->p[at], flagged ? flag : 0, when, microseconds);
+            write_directive(run, buf, format->p[at], (char)(flagged ? flag : 0), when,
+                            microseconds);
         }
     }
 }

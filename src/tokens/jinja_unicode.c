@@ -183,45 +183,48 @@ static uint32_t small(uint32_t c) {
     return (uint32_t)utf8proc_tolower((utf8proc_int32_t)c);
 }
 
+static uint32_t ascii_case(uint32_t c, fn_jcase to) {
+    bool raise = to == FN_JCASE_UPPER || to == FN_JCASE_TITLE;
+    if (raise && c >= 'a' && c <= 'z') {
+        return c - 32;
+    }
+    return !raise && c >= 'A' && c <= 'Z' ? c + 32 : c;
+}
+
+static size_t title(uint32_t c, uint32_t out[3]) {
+    out[0] = (uint32_t)utf8proc_totitle((utf8proc_int32_t)c);
+    if (out[0] != c) {
+        return 1;
+    }
+    size_t n = capital(c, out);
+    for (size_t i = 1; i < n && c != 0x149; i++) {
+        out[i] = out[i] == 0x399 ? 0x345 : small(out[i]); /* iota goes below its vowel */
+    }
+    out[0] = n == 1 ? c : out[0];
+    return n;
+}
+
 size_t fn_junicode_case(uint32_t c, fn_jcase to, uint32_t out[3]) {
     size_t n = 1;
     if (c < 0x80) {
-        bool lower = c >= 'a' && c <= 'z';
-        bool upper = c >= 'A' && c <= 'Z';
-        bool raise = to == FN_JCASE_UPPER || to == FN_JCASE_TITLE;
-        out[0] = raise && lower ? c - 32 : !raise && upper ? c + 32 : c;
+        out[0] = ascii_case(c, to);
         return 1;
     }
     switch (to) {
     case FN_JCASE_UPPER:
         return capital(c, out);
     case FN_JCASE_LOWER:
-        out[0] = small(c);
-        if (c == 0x130) {
-            out[0] = 'i';
-            out[1] = 0x307;
-            return 2;
-        }
-        return 1;
+        out[0] = c == 0x130 ? 'i' : small(c);
+        out[1] = 0x307;
+        return c == 0x130 ? 2 : 1;
     case FN_JCASE_TITLE:
-        out[0] = (uint32_t)utf8proc_totitle((utf8proc_int32_t)c);
-        if (out[0] != c) {
-            return 1;
-        }
-        n = capital(c, out);
-        for (size_t i = 1; i < n && c != 0x149; i++) {
-            out[i] = out[i] == 0x399 ? 0x345 : small(out[i]); /* iota goes below its vowel */
-        }
-        if (n == 1) {
-            out[0] = c;
-        }
-        return n;
+        return title(c, out);
     case FN_JCASE_FOLD:
         n = capital(c, out);
         for (size_t i = 0; i < n; i++) {
             out[i] = small(out[i]);
         }
-        return n;
+        break;
     }
     return n;
 }

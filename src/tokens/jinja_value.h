@@ -168,7 +168,7 @@ fn_jval fn_j_undefined_name(fn_jrun *run, const char *name);
 fn_jval fn_j_undefined_element(fn_jrun *run, fn_jval object, fn_jval name);
 
 /* Reports the use of an undefined value; returns FAIL. */
-fn_jval fn_j_undefined_error(fn_jrun *run, fn_jval undefined);
+fn_jval fn_j_undefined_error(fn_jrun *run, fn_jval v);
 
 bool fn_jlist_push(fn_jrun *run, fn_jlist *list, fn_jval v) __attribute__((warn_unused_result));
 
