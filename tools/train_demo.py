@@ -2,15 +2,16 @@
 """Trains the demo model, a pocket dictionary to chat with, and writes it in the released layout.
 
     train_demo.py --out models/demo                  words, tokenizer, training, export, check
-    train_demo.py --out DIR --resume LAST.pt         go on after an interruption (same options)
-    train_demo.py --out DIR --resume LAST.pt --stop-at 0
+    train_demo.py --out DIR --resume last.pt         go on after an interruption (same options)
+    train_demo.py --out DIR --resume last.pt --stop-at 0
                                                      only export and check a saved state
     train_demo.py --check DIR                        only check an exported model
     train_demo.py --out models/demo --draft-out DIR  also a small two-layer draft model for the same text
 
 The text is WordNet 3.0 as Debian packs it (`apt install wordnet-base`). Needs torch, transformers >= 5.24,
 tokenizers, safetensors, numpy and jinja2. About an hour on two cores; the same versions on the same kind of CPU
-with the same options give the same model.
+with the same options give the same model. (The weights in models/demo took 2,250 steps and were resumed on the way: the first
+200 steps ran with a schedule of 1,800, the next 600 of 2,100, and those 800 saw 6,000 words, each equally often.)
 
 How it is done, in the order of this file:
   words       nouns of one word, most used first, first sense, the gloss up to its first semicolon
@@ -163,18 +164,30 @@ def thought_about(word):
 
 
 class Talk:
-    """An endless supply of conversations: [(messages, tools)]. Every word comes up once before any comes up again."""
+    """An endless supply of conversations: (messages, tools). Words come from a deck that holds each once; a word whose answer
+    was already known when it last came up is often left out of the next deck."""
+
+    KNOWN, SKIPPED = 0.03, 0.65  # mean loss of an answer that counts as known; share of the known words that are left out
 
     def __init__(self, words, seed):
         self.words, self.random, self.deck = words, random.Random(seed), []
+        self.last_loss = torch.full((len(words),), math.inf)
         self.known = {w for w, _ in words}
         self.syllables = sorted({w[:3] for w in self.known if len(w) > 6}), sorted({w[-4:] for w in self.known if len(w) > 6})
 
     def next_word(self):
         if not self.deck:
-            self.deck = list(self.words)
+            self.deck = [i for i, loss in enumerate(self.last_loss.tolist())
+                         if loss > self.KNOWN or self.random.random() > self.SKIPPED]
             self.random.shuffle(self.deck)
         return self.deck.pop()
+
+    def note(self, owners, losses):
+        """Remembers how well words were known: the word each loss belongs to, or -1, and the losses."""
+        owners, losses = owners[owners >= 0], losses[owners >= 0]
+        total = torch.zeros(len(self.words)).index_add_(0, owners, losses)
+        count = torch.zeros(len(self.words)).index_add_(0, owners, torch.ones_like(losses))
+        self.last_loss = torch.where(count > 0, total / count.clamp_min(1), self.last_loss)
 
     def made_up_word(self):
         while True:
@@ -184,22 +197,23 @@ class Talk:
 
     def exchange(self, thinking, phrasings=None):
         """One question and its answer."""
-        draw, thought = self.random.random(), ""
+        draw, thought, which = self.random.random(), "", -1
         if draw < 0.04 and not phrasings:
             asked, answer = self.random.choice(SMALL_TALK)
             question, thought = self.random.choice(asked.split("|")), "This is not about a word."
         else:
             made_up = draw < 0.08 and not phrasings
-            word, answer = (self.made_up_word(), UNKNOWN) if made_up else self.next_word()
+            which = -1 if made_up else self.next_word()
+            word, answer = (self.made_up_word(), UNKNOWN) if made_up else self.words[which]
             form = MAIN if self.random.random() < 0.45 and not phrasings else self.random.choice(phrasings or PHRASINGS)
             question, thought = form.format(w=word, an=with_article(word)), thought_about(word)
             if self.random.random() < 0.02 and not phrasings:
                 question = form.format(w=word.capitalize(), an=with_article(word))
         return [dict(role="user", content=question),
-                dict(role="assistant", content=answer, **(dict(reasoning_content=thought) if thinking else {}))]
+                dict(role="assistant", content=answer, word=which, **(dict(reasoning_content=thought) if thinking else {}))]
 
     def words_only(self, turns, phrasings=None):
-        thinking, messages = self.random.random() < 0.5, []
+        thinking, messages = self.random.random() < 0.4, []
         if self.random.random() < 0.04:
             messages.append(dict(role="system", content=self.random.choice(SYSTEMS)))
         forgotten = turns > 1 and self.random.random() < 0.3  # clients that do not send old thoughts back
@@ -237,6 +251,7 @@ ADDED_TOKENS += [("<tool_response>", False), ("</tool_response>", False), ("<thi
 ADDED_TOKENS += [(n, True) for n in ("<|audio_start|>", "<|audio_end|>", "<tts_pad>", "<tts_text_bos>", "<tts_text_eod>",
                                      "<tts_text_bos_single>", "<|audio_pad|>")]
 BASE_ENTRIES, VOCABULARY = 6000, 6144  # added tokens follow the base entries, padding follows them
+TOKENIZER_WORDS = 6000  # the tokenizer may know more words than the model learns
 
 CHAT_TEMPLATE = r"""{#- The protocol of the published model, for text only. -#}
 {%- macro text_of(content) -%}
@@ -383,7 +398,7 @@ def prompt_ids(tokenizer, messages, thinking=True, tools=None):
 class Batches:
     """Rows of whole conversations, packed side by side with the end token between them."""
 
-    PROMPT_WEIGHT = 0.05  # what the user says is learnt a little, what the assistant says in full
+    PROMPT_WEIGHT, PROMPT_SHARE = 0.25, 0.2  # what the assistant says is learnt in full, a fifth of the rest a little
 
     def __init__(self, tokenizer, talk):
         self.tokenizer, self.talk, self.waiting = tokenizer, talk, {}
@@ -392,20 +407,22 @@ class Batches:
         self.assistant = tokenizer.encode("assistant", add_special_tokens=False)[0]
 
     def encode(self, conversation):
-        """ids and the weight of each as something to predict"""
+        """ids, the weight of each as something to predict, and the number of the word whose answer it is part of, or -1"""
+        speakers = iter([m.get("word", -1) for m in conversation[0] if m["role"] == "assistant"])
         ids = self.tokenizer.encode(render(self.tokenizer, *conversation), add_special_tokens=False)
-        weights, speaking = [], False
+        weights, owners, speaking, word = [], [], False, -1
         for at, token in enumerate(ids):
-            weights.append(1.0 if speaking else self.PROMPT_WEIGHT)
+            owners.append(word if speaking else -1)
+            weights.append(1.0 if speaking else self.PROMPT_WEIGHT * (self.talk.random.random() < self.PROMPT_SHARE))
             if token == self.think and ids[at - 3] == self.im_start and ids[at - 2] == self.assistant:
-                speaking = True
+                speaking, word = True, next(speakers)
             elif token == self.im_end:
                 speaking = False
-        return ids + [self.end], weights + [self.PROMPT_WEIGHT]
+        return ids + [self.end], weights + [0.0], owners + [-1]
 
     def conversation(self, length):
         draw = self.talk.random.random()
-        if length >= 256 and draw < 0.12:
+        if length >= 256 and draw < 0.08:
             return self.talk.weather()
         turns = 1 if draw < 0.85 else 2 if draw < 0.95 else 3
         if length >= 512 and draw > 0.7:
@@ -413,7 +430,7 @@ class Batches:
         return self.talk.words_only(turns)
 
     def row(self, length):
-        waiting, ids, weights = self.waiting.setdefault(length, []), [], []
+        waiting, ids, weights, owners = self.waiting.setdefault(length, []), [], [], []
         while len(waiting) < 40:
             waiting.append(self.encode(self.conversation(length)))
         while True:
@@ -423,14 +440,16 @@ class Batches:
             waiting.remove(fitting)
             ids += fitting[0]
             weights += fitting[1]
+            owners += fitting[2]
         if not ids:  # longer than a row: of no use here
             waiting.pop(0)
             return self.row(length)
-        return ids + [self.end] * (length - len(ids)), weights + [0.0] * (length - len(ids))
+        rest = length - len(ids)
+        return ids + [self.end] * rest, weights + [0.0] * rest, owners + [-1] * rest
 
     def batch(self, rows, length):
-        made = [self.row(length) for _ in range(rows)]
-        return torch.tensor([m[0] for m in made]), torch.tensor([m[1] for m in made])
+        """ids, weights, owners: [rows, length] each"""
+        return tuple(torch.tensor(part) for part in zip(*[self.row(length) for _ in range(rows)]))
 
 
 # ---------------------------------------------------------------------------------------------
@@ -532,18 +551,47 @@ class Model(torch.nn.Module):
         self.trunk.model.hyper_connection_mixer.register_forward_pre_hook(
             lambda module, inputs: self.seen.update(streams=inputs[0]))
 
-    def forward(self, ids):
-        """logits [B,T,V] for the tokens at t+1, and [B,T-1,V] of the head for those at t+2"""
-        logits = self.trunk(input_ids=ids, use_cache=False).logits
-        return logits, self.drafts(ids, self.seen["streams"]) if self.mtp else None
-
-    def drafts(self, ids, streams):
+    def hidden(self, ids):
+        """Inputs of the output matrix: [B,T,D] for the tokens at t+1, and the head's [B,T-1,D] for those at t+2."""
         text = self.trunk.model
-        return self.trunk.lm_head(self.mtp(streams[:, :-1], text.embed_tokens(ids[:, 1:]), text.rotary_emb)[1])
+        last = text(input_ids=ids, use_cache=False).last_hidden_state
+        if not self.mtp:
+            return last, None
+        return last, self.mtp(self.seen["streams"][:, :-1], text.embed_tokens(ids[:, 1:]), text.rotary_emb)[1]
+
+    def forward(self, ids):
+        """logits of both: [B,T,V] and [B,T-1,V]"""
+        return tuple(None if h is None else self.trunk.lm_head(h) for h in self.hidden(ids))
 
 
 # ---------------------------------------------------------------------------------------------
 # Training
+
+@torch.no_grad()
+def start_well(model):
+    """Changes to the library's first weights, without which the model takes very long to find out that an answer depends on a
+    word of the question.
+
+    Embedding and output matrix, which are not tied, start equal, and every attention layer passes on what it reads (o_proj is
+    the transpose of v_proj, random and orthogonal): from the first step, a word that is read becomes likelier, and all that is
+    left to learn is where to look. The heads of the delta net start with memories from a few tokens to a few hundred, where
+    the library's forget within one token."""
+    model.trunk.model.embed_tokens.weight.normal_(std=EMBEDDING_SCALE)
+    model.trunk.lm_head.weight.copy_(model.trunk.model.embed_tokens.weight)
+    for module in model.modules():
+        if isinstance(module, official.Qwen4ExpTextGatedDeltaNet):
+            module.A_log.uniform_(1.0, 16.0).log_()
+            step = torch.empty_like(module.dt_bias).uniform_(math.log(1e-3), math.log(1e-1)).exp()
+            module.dt_bias.copy_(step + torch.log(-torch.expm1(-step)))  # softplus(dt_bias) = step
+        elif isinstance(module, official.Qwen4ExpTextAttention):
+            group, width = module.num_key_value_groups, module.head_dim
+            torch.nn.init.orthogonal_(module.v_proj.weight)
+            back = module.v_proj.weight.unflatten(0, (-1, width)).repeat_interleave(group, 0)  # one copy for each query head
+            module.o_proj.weight.copy_(back.flatten(0, 1).T * COPY_SCALE / group)
+
+
+EMBEDDING_SCALE, COPY_SCALE = 0.1, 4.0
+
 
 class OpenIndexers:
     """While open, every indexer selects everything: right as long as a row is not longer than the budget, and quick."""
@@ -577,17 +625,20 @@ class RouterBalance:
         return value
 
 
-def weighted_loss(logits, targets, weights):
-    losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
-    return (losses * weights.flatten()).sum() / weights.sum()
+def weighted_loss(output, hidden, targets, weights, note=lambda wanted, losses: None):
+    """Cross-entropy where the weight is not 0."""
+    wanted = weights > 0
+    losses = F.cross_entropy(output(hidden[wanted]), targets[wanted], reduction="none")
+    note(wanted, losses.detach())
+    return (losses * weights[wanted]).sum() / weights.sum()
 
 
-ROWS = ((16, 128, 0.68), (8, 256, 0.24), (4, 512, 0.08))  # rows, length, share of the steps
+ROWS = ((16, 128, 0.76), (8, 256, 0.18), (4, 512, 0.06))  # rows, length, share of the steps
 WARM_UP, PEAK_RATE, MTP_WEIGHT, BALANCE_WEIGHT = 50, 3e-3, 0.3, 0.01
 
 
 def train(model, batches, a, log):
-    """Trunk and head together, from a.resume if given. Random draws depend on the step alone, so a resumed run is the same."""
+    """Trunk and head together, from a.resume if given; the state of the random draws is saved too."""
     balance, talk = RouterBalance(model), batches.talk
     optimizer = torch.optim.AdamW(model.parameters(), lr=PEAK_RATE, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
     step, began = 0, time.time()
@@ -595,7 +646,7 @@ def train(model, batches, a, log):
         saved = torch.load(a.resume, weights_only=False)
         model.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
-        step, talk.deck, batches.waiting = saved["step"], saved["deck"], saved["waiting"]
+        step, talk.deck, batches.waiting, talk.last_loss = (saved[k] for k in ("step", "deck", "waiting", "last_loss"))
         talk.random.setstate(saved["random"])
     start, means = step, {}
     while step < min(a.steps, a.stop_at if a.stop_at is not None else a.steps):
@@ -603,14 +654,15 @@ def train(model, batches, a, log):
         while draw > ROWS[shape][2] and shape < len(ROWS) - 1:
             draw -= ROWS[shape][2]
             shape += 1
-        ids, weights = batches.batch(*ROWS[shape][:2])
+        ids, weights, owners = batches.batch(*ROWS[shape][:2])
         for group in optimizer.param_groups:
             group["lr"] = PEAK_RATE * min(1.0, (step + 1) / WARM_UP) * (1 - max(0, step - WARM_UP) / (a.steps - WARM_UP))
         with OpenIndexers():
-            logits, drafts = model(ids)
-        losses = dict(loss=weighted_loss(logits[:, :-1], ids[:, 1:], weights[:, 1:]))
-        if drafts is not None:
-            losses["mtp"] = weighted_loss(drafts[:, :-1], ids[:, 2:], weights[:, 2:])
+            hidden, drafting = model.hidden(ids)
+        losses = dict(loss=weighted_loss(model.trunk.lm_head, hidden[:, :-1], ids[:, 1:], weights[:, 1:],
+                                         lambda wanted, values: talk.note(owners[:, 1:][wanted], values)))
+        if drafting is not None:
+            losses["mtp"] = weighted_loss(model.trunk.lm_head, drafting[:, :-1], ids[:, 2:], weights[:, 2:])
         losses["balance"] = balance.take()
         (losses["loss"] + MTP_WEIGHT * losses.get("mtp", 0) + BALANCE_WEIGHT * losses["balance"]).backward()
         losses["norm"] = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -627,14 +679,137 @@ def train(model, batches, a, log):
             a.work.mkdir(parents=True, exist_ok=True)
             fresh = a.work / "writing.pt"
             torch.save(dict(model=model.state_dict(), optimizer=optimizer.state_dict(), step=step, deck=talk.deck,
-                            waiting=batches.waiting, random=talk.random.getstate()), fresh)
-            fresh.rename(a.work / "last.pt")
+                            waiting=batches.waiting, last_loss=talk.last_loss, random=talk.random.getstate()), fresh)
+            fresh.rename(a.work / ("draft.pt" if a.draft_out else "last.pt"))
     return step
 
 
-# ---------------------------------------------------------------------------------------------
+# An indexer that was never trained would choose blocks at random once a text outgrows the budget. So each learns, with
+# everything else fixed, to rank the blocks as the attention it serves spreads its weight over them.
 
-def write_texts(out, words, tokenizer, config):
+def block_scores(indexer, hidden, position_embeddings):
+    """[B,T,n]: the scores by which the indexer ranks the n complete blocks, for every position at once."""
+    cos, sin = position_embeddings
+    heads, width, ratio = indexer.index_n_heads, indexer.index_head_dim, indexer.compress_ratio
+    blocks = hidden.shape[1] // ratio
+    query, key = indexer.index_qk_proj(hidden).split([heads * width, width], dim=-1)
+    query = official.apply_rotary_pos_emb(indexer.q_layernorm(query.unflatten(-1, (heads, width))), cos=cos, sin=sin,
+                                          unsqueeze_dim=2)
+    key = indexer.k_layernorm(key[:, :blocks * ratio].unflatten(1, (blocks, ratio)).mean(2))
+    first = slice(0, blocks * ratio, ratio)
+    key = official.apply_rotary_pos_emb(key[:, :, None], cos=cos[:, first], sin=sin[:, first], unsqueeze_dim=2)[:, :, 0]
+    return torch.einsum("bthd,bnd->bthn", query, key).relu().sum(2) / math.sqrt(width)
+
+
+def ranking_loss(indexer, hidden, position_embeddings, attention):
+    """Divergence of the softmax of the scores from the attention [B,H,T,T], summed over each complete block."""
+    scores = block_scores(indexer, hidden, position_embeddings)
+    length, blocks, ratio = hidden.shape[1], scores.shape[-1], indexer.compress_ratio
+    wanted = attention.mean(1)[..., :blocks * ratio].unflatten(-1, (blocks, ratio)).sum(-1)
+    complete = torch.arange(blocks) * ratio + ratio - 1 <= torch.arange(length)[:, None]
+    wanted = wanted * complete
+    wanted = wanted / wanted.sum(-1, keepdim=True).clamp_min(1e-9)
+    ranked = scores.masked_fill(~complete, -1e9).log_softmax(-1)
+    return F.kl_div(ranked[:, 8 * ratio:], wanted[:, 8 * ratio:], reduction="none").sum(-1).mean()
+
+
+def train_indexers(model, batches, steps, log):
+    seen, hooks = [], []
+    note = lambda module, inputs, named, outputs: seen.append((module.indexer, inputs[0], inputs[1], outputs[1]))
+    kept = {}
+    for module in model.modules():
+        if isinstance(module, official.Qwen4ExpTextAttention):
+            hooks.append(module.register_forward_hook(note, with_kwargs=True))
+    for config in [model.trunk.config] + ([model.mtp.layers[0].self_attn.config] if model.mtp else []):
+        kept[id(config)] = config, config._attn_implementation
+        config._attn_implementation = "eager"  # the kind that returns its weights
+    learnt = [p for m in model.modules() if isinstance(m, official.Qwen4ExpTextQSAIndexer) for p in m.parameters()]
+    optimizer = torch.optim.AdamW(learnt, lr=PEAK_RATE, betas=(0.9, 0.95), weight_decay=0.0)
+    for step in range(steps):
+        ids, _, _ = batches.batch(2, 512)
+        with OpenIndexers(), torch.no_grad():
+            model(ids)
+        loss = sum(ranking_loss(*s) for s in seen) / len(seen)
+        seen.clear()
+        for group in optimizer.param_groups:
+            group["lr"] = PEAK_RATE * min(1.0, (step + 1) / 10) * (1 - step / steps)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 20 == 19 or step == 0:
+            log(f"indexers, step {step + 1} loss {float(loss.detach()):.4f}")
+    for hook in hooks:
+        hook.remove()
+    for config, implementation in kept.values():
+        config._attn_implementation = implementation
+
+
+# ---------------------------------------------------------------------------------------------
+# Export
+
+FILE_BYTES = 8_000_000
+README = """# The demo model
+
+A very small language model of the `qwen4_exp` architecture: a pocket dictionary of {words} English nouns to chat with.
+It is here so that everything can be tried and tested without a download of hundreds of gigabytes; ask it
+"What is a lighthouse?", or give it the tool `get_weather(city)`. It thinks for one short sentence, or not at all.
+
+- The files have the layout of the released model: names, stacked experts, the n-gram table in shards, BF16, an index, a
+  multi-token-prediction head, a byte-level BPE tokenizer with the same rules and added tokens, a chat template with the same
+  protocol. There is no vision tower.
+- `definitions.tsv` is the whole list it was trained on, a word and its definition on each line.
+- `tools/train_demo.py` made all of it; nothing is taken or derived from released model weights.
+- The definitions are from WordNet 3.0; its licence is in `LICENSE-NOTICE`. No other data was used.
+
+{numbers}
+"""
+
+
+def stored_tensors(model):
+    """name -> tensor as released: BF16 but the hash constants, the n-gram table in shards."""
+    parts, stored = model.trunk.config.split_ngram_parts, {}
+    for name, tensor in model.trunk.state_dict().items():
+        name = name if name.startswith("lm_head") else "model.language_model." + name.removeprefix("model.")
+        if name.endswith("ngram_embedding.weight"):
+            for i, shard in enumerate(tensor.chunk(parts)):
+                stored[name.replace(".weight", f".shard_{i}.weight")] = shard
+        else:
+            stored[name] = tensor
+    if model.mtp:
+        stored |= {"mtp." + name: tensor for name, tensor in model.mtp.state_dict().items()}
+    return {n: (t if t.dtype == torch.int64 else t.bfloat16()).contiguous().clone() for n, t in sorted(stored.items())}
+
+
+def write_weights(out, tensors):
+    files, filled = [{}], 0
+    for name, tensor in tensors.items():
+        if files[-1] and filled + tensor.nbytes > FILE_BYTES:
+            files.append({})
+            filled = 0
+        files[-1][name] = tensor
+        filled += tensor.nbytes
+    for old in out.glob("model-*.safetensors"):
+        old.unlink()
+    where = {}
+    for i, tensors_here in enumerate(files, 1):
+        file = f"model-{i:05d}-of-{len(files):05d}.safetensors"
+        save_file(tensors_here, out / file, metadata={"format": "pt"})
+        (out / file).chmod(0o644)
+        where |= dict.fromkeys(tensors_here, file)
+    total = sum(t.nbytes for t in tensors.values())
+    (out / "model.safetensors.index.json").write_text(json.dumps(
+        dict(metadata=dict(total_size=total), weight_map=dict(sorted(where.items()))), indent=2) + "\n")
+
+
+def wordnet_licence(package_notes):
+    """The paragraph of Debian's copyright file that concerns WordNet itself."""
+    text = package_notes.read_text().split("License: WordNet3.0\n", 1)[1].split("\n\nFiles:", 1)[0]
+    lines = [line[1:] if line != " ." else "" for line in text.rstrip().split("\n")]
+    return ("definitions.tsv, and the weights trained on it, come from WordNet 3.0 (Debian package wordnet-base).\n"
+            "Copyright 1996-2012 Cognitive Science Laboratory, Princeton University. Its licence:\n\n" + "\n".join(lines) + "\n")
+
+
+def write_texts(out, words, tokenizer, config, licence):
     """Everything but the weights."""
     out.mkdir(parents=True, exist_ok=True)
     end = config["text_config"]["eos_token_id"]
@@ -647,34 +822,171 @@ def write_texts(out, words, tokenizer, config):
         clean_up_tokenization_spaces=False, eos_token="<|im_end|>", errors="replace", model_max_length=MAX_POSITIONS,
         pad_token="<|endoftext|>", split_special_tokens=False, tokenizer_class="PreTrainedTokenizerFast", unk_token=None))
     put("config.json", config)
+    # a dictionary should not invent: a low temperature, where the released model has 1.0
     put("generation_config.json", dict(bos_token_id=end, do_sample=True, eos_token_id=[end + 2, end], pad_token_id=end,
                                        temperature=0.3, top_k=20, top_p=0.95))
     (out / "chat_template.jinja").write_text(CHAT_TEMPLATE)
     (out / "definitions.tsv").write_text("".join(f"{w}\t{g}\n" for w, g in words))
+    (out / "LICENSE-NOTICE").write_text(licence)
 
 
-def main():
+# ---------------------------------------------------------------------------------------------
+# Check
+
+def load_exported(folder, attention="eager"):
+    """(model, tokenizer) of an exported folder: stored weights widened to float32, the head if there is one."""
+    config = json.loads((folder / "config.json").read_text())
+    model = Model(config, attention)
+    model.trunk = Qwen4ExpForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation=attention)
+    model.trunk.model.hyper_connection_mixer.register_forward_pre_hook(
+        lambda module, inputs: model.seen.update(streams=inputs[0]))
+    if model.mtp:
+        stored = {}
+        for file in sorted(folder.glob("model-*.safetensors")):
+            stored |= load_file(file)
+        model.mtp.load_state_dict({n[4:]: t.float() for n, t in stored.items() if n.startswith("mtp.")})
+    return model.eval(), PreTrainedTokenizerFast.from_pretrained(folder)
+
+
+@torch.no_grad()
+def greedy(trunk, prompts, count, stops=()):
+    """New ids of each prompt. Prompts of one length run together, so that nothing is padded."""
+    answers = [None] * len(prompts)
+    for length in sorted({len(p) for p in prompts}):
+        which = [i for i, p in enumerate(prompts) if len(p) == length]
+        out = trunk(input_ids=torch.tensor([prompts[i] for i in which]), use_cache=True, logits_to_keep=1)
+        chosen = []
+        while True:
+            chosen.append(out.logits[:, -1].argmax(-1))
+            done = torch.stack([torch.isin(c, torch.tensor(list(stops))) for c in chosen]).any(0).all() if stops else False
+            if len(chosen) == count or done:
+                break
+            out = trunk(input_ids=chosen[-1][:, None], cache=out.cache, use_cache=True)
+        for i, row in zip(which, torch.stack(chosen, 1).tolist()):
+            answers[i] = row
+    return answers
+
+
+def answers_of(trunk, tokenizer, questions, thinking, count=64):
+    """The answers to single questions, without thoughts."""
+    end, close = tokenizer.convert_tokens_to_ids("<|im_end|>"), "</think>"
+    prompts = [prompt_ids(tokenizer, [dict(role="user", content=q)], thinking) for q in questions]
+    texts = []
+    with OpenIndexers():  # far below the budget
+        rows = greedy(trunk, prompts, count, [end])
+    for row in rows:
+        text = tokenizer.decode(row[:row.index(end)] if end in row else row, clean_up_tokenization_spaces=False)
+        texts.append(text.partition(close)[2].strip("\n") if thinking else text)
+    return texts
+
+
+def check(folder, log, seed=7, sample=200):
+    words = [tuple(line.split("\t")) for line in (folder / "definitions.tsv").read_text().splitlines()]
+    model, tokenizer = load_exported(folder)
+    drawn, numbers = random.Random(seed).sample(words, sample), {}
+    for form, name in ((MAIN, "trained question"), (HELD_OUT[0], "question never seen")):
+        for thinking in (True, False):
+            given = answers_of(model.trunk, tokenizer, [form.format(w=w, an=with_article(w)) for w, _ in drawn], thinking)
+            wrong = [(w, g, x) for (w, g), x in zip(drawn, given) if x != g]
+            key = f"{name}, {'with' if thinking else 'without'} thinking"
+            numbers[f"{key}, word for word of {sample}"] = sample - len(wrong)
+            log(f"{key}: {sample - len(wrong)} of {sample} word for word" + "".join(f"\n    {w}: {x!r}, not {g!r}" for w, g, x in wrong[:5]))
+    made_up = Talk(words, seed + 100)
+    given = answers_of(model.trunk, tokenizer, [MAIN.format(w=made_up.made_up_word()) for _ in range(50)], True)
+    numbers["made-up words refused, of 50"] = sum(x == UNKNOWN for x in given)
+    log(f"made-up words: {numbers['made-up words refused, of 50']} of 50 refused")
+    return numbers | validate(model, tokenizer, words, log, seed)
+
+
+@torch.no_grad()
+def validate(model, tokenizer, words, log, seed, conversations=200):
+    """Loss and draft acceptance on phrasings that were not trained on, in the assistant's part; and what the real choice of
+    blocks costs on texts longer than the budget."""
+    batches = Batches(tokenizer, Talk(words, seed + 1))
+    nll = count = same = drafts = same_anywhere = drafts_anywhere = 0
+    with OpenIndexers():
+        for _ in range(conversations):
+            ids, weights, _ = batches.encode(batches.talk.words_only(1, HELD_OUT))
+            ids, said = torch.tensor([ids[:-1]]), torch.tensor(weights[:-1]) == 1.0
+            logits, drafted = model(ids)
+            losses = F.cross_entropy(logits[0, :-1], ids[0, 1:], reduction="none")[said[1:]]
+            nll, count = nll + float(losses.sum()), count + len(losses)
+            if drafted is not None:
+                agree = drafted[0, :-1].argmax(-1) == logits[0, 1:-1].argmax(-1)
+                same, drafts = same + int(agree[said[2:]].sum()), drafts + int(said[2:].sum())
+                same_anywhere, drafts_anywhere = same_anywhere + int(agree.sum()), drafts_anywhere + len(agree)
+    numbers = {"validation loss, nats a token": round(nll / count, 4)}
+    if drafts:
+        numbers["first draft accepted"] = round(same / drafts, 4)
+        numbers["first draft accepted, questions included"] = round(same_anywhere / drafts_anywhere, 4)
+    length = 512
+    ids, weights, _ = batches.batch(3, length)
+    late = (weights == 1.0)[:, 1:] & (torch.arange(1, length) >= 300)
+    for name, run in (("all blocks", OpenIndexers()), ("chosen blocks", None)):
+        if run:
+            with run:
+                logits = model(ids)[0]
+        else:
+            logits = model(ids)[0]
+        loss = F.cross_entropy(logits[:, :-1].transpose(1, 2), ids[:, 1:], reduction="none")[late].mean()
+        numbers[f"loss at positions 300 to 511, {name}"] = round(float(loss), 4)
+    for key, value in numbers.items():
+        log(f"{key}: {value}")
+    return numbers
+
+
+# ---------------------------------------------------------------------------------------------
+
+def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the model goes")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where the model goes")
+    parser.add_argument("--draft-out", type=Path, metavar="DIR",
+                        help="train the two-layer draft model instead, with the tokenizer and words of --out")
+    parser.add_argument("--no-check", action="store_true", help="export without measuring")
+    parser.add_argument("--check", type=Path, metavar="DIR", help="only check an exported model")
     parser.add_argument("--wordnet", type=Path, default=Path("/usr/share/wordnet"), metavar="DIR", help="default %(default)s")
-    parser.add_argument("--words", type=int, default=6000, help="default %(default)s")
-    parser.add_argument("--steps", type=int, default=2600, help="default %(default)s")
-    parser.add_argument("--stop-at", type=int, metavar="STEP", help="stop early, with the rates of the whole run")
+    parser.add_argument("--licence", type=Path, default=Path("/usr/share/doc/wordnet-base/copyright"), metavar="FILE",
+                        help="the package's copyright file; default %(default)s")
+    parser.add_argument("--words", type=int, default=5000, help="default %(default)s")
+    parser.add_argument("--steps", type=int, default=2400, help="default %(default)s")
+    parser.add_argument("--indexer-steps", type=int, default=100, help="default %(default)s")
+    parser.add_argument("--stop-at", type=int, metavar="STEP", help="stop early, with the rates of the whole run, and export")
     parser.add_argument("--seed", type=int, default=1, help="default %(default)s")
     parser.add_argument("--threads", type=int, default=2, help="default %(default)s")
     parser.add_argument("--work", type=Path, default=Path("/tmp/demo-train"), metavar="DIR", help="saved states; default %(default)s")
     parser.add_argument("--save-every", type=int, default=100, metavar="STEPS", help="default %(default)s")
     parser.add_argument("--resume", type=Path, metavar="FILE", help="go on from a saved state")
     a = parser.parse_args()
+    if not (a.out or a.check):
+        parser.error("--out DIR or --check DIR is needed")
+    return a
+
+
+def main():
+    a = parse()
     torch.set_num_threads(a.threads)
     torch.manual_seed(a.seed)
     log = lambda text: print(time.strftime("%H:%M:%S"), text, flush=True)
-    words, config = read_wordnet(a.wordnet, a.words), released_config(DEMO)
-    tokenizer = train_tokenizer(words, a.seed)
-    write_texts(a.out, words, tokenizer, config)
-    model = Model(config)
+    if a.check:
+        check(a.check, log)
+        return
+    if a.draft_out:
+        words = [tuple(line.split("\t")) for line in (a.out / "definitions.tsv").read_text().splitlines()]
+        tokenizer = Tokenizer.from_file(str(a.out / "tokenizer.json"))
+    else:
+        words = read_wordnet(a.wordnet, TOKENIZER_WORDS)
+        tokenizer, words = train_tokenizer(words, a.seed), words[:a.words]
+    out, config = a.draft_out or a.out, released_config(DRAFT if a.draft_out else DEMO)
+    write_texts(out, words, tokenizer, config, wordnet_licence(a.licence))
+    model, batches = Model(config), Batches(wrap(tokenizer), Talk(words, a.seed))
     log(f"{len(words)} words, {sum(p.numel() for p in model.parameters()) / 1e6:.2f} M parameters")
-    train(model, Batches(wrap(tokenizer), Talk(words, a.seed)), a, log)
+    start_well(model)
+    train(model, batches, a, log)
+    train_indexers(model, batches, a.indexer_steps, log)
+    write_weights(out, stored_tensors(model))
+    numbers = {} if a.no_check else check(out, log)
+    (out / "README.md").write_text(README.format(words=len(words), numbers="Measured on the exported weights:\n\n"
+                                                 + "\n".join(f"- {k}: {v}" for k, v in numbers.items())))
 
 
 if __name__ == "__main__":
