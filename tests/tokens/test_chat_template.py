@@ -146,7 +146,8 @@ def test_safe_content_keeps_control_tokens_out_of_what_users_wrote(flashnext):
 ], ids=["unknown filter", "wrong end", "open string", "include"])
 def test_a_template_that_does_not_parse_names_its_line(source, words, flashnext, tmp_path):
     (tmp_path / "t.jinja").write_text(source)
-    done = flashnext.run("chat", "--model-dir", DEMO, "--chat-template-file", tmp_path / "t.jinja", "--prompt", "x")
+    done = flashnext.run("tokenize", "--chat", "--json", "--model-dir", DEMO, "--chat-template-file", tmp_path / "t.jinja",
+                         stdin="[]")
     assert done.returncode == 3 and done.stdout == "" and "t.jinja" in done.stderr, done.stderr
     assert all(word in done.stderr for word in words), done.stderr
 
