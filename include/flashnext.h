@@ -149,17 +149,17 @@ typedef struct fn_engine_options {
     const char *model_dir;
     const char *tokenizer_path, *template_path; /* overrides, or NULL */
     fn_precision precision;
-    const char *isa;    /* "ref", "avx2", "avx512"; NULL: the best this CPU has */
-    size_t threads;     /* 0: every CPU of the process's affinity mask */
-    size_t context;     /* tokens a session can hold; 0: the model's maximum */
-    size_t sessions;    /* sessions reserved for, at least 1; more may be made while memory lasts */
-    size_t chunk;       /* prompt tokens in one forward; 0: 512 */
+    const char *isa; /* "ref", "avx2", "avx512"; NULL: the best this CPU has */
+    size_t threads;  /* 0: every CPU of the process's affinity mask */
+    size_t context;  /* tokens a session can hold; 0: the model's maximum */
+    size_t sessions; /* sessions reserved for, at least 1; more may be made while memory lasts */
+    size_t chunk;    /* prompt tokens in one forward; 0: 512 */
     /* Quantise while loading: bits of routed experts, and of the other large matrices (attention and
      * delta-net projections, shared experts, n-gram projections, stream mixers, LM head). 4 or 8: groups of
      * group_size inputs (32, 64, 128; 0: 128) with a scale each; 16: BF16; 0: as stored. */
     int expert_bits, dense_bits;
     size_t group_size;
-    uint64_t mem_limit; /* bytes; 0: what the machine has */
+    uint64_t mem_limit;   /* bytes; 0: what the machine has */
     fn_progress progress; /* or NULL */
     void *progress_ud;
 } fn_engine_options;

@@ -9,7 +9,7 @@ import pytest
 from conftest import DATA
 
 MODEL = DATA / "mini-f32" / "checkpoint"
-COMMANDS = ["chat", "run", "tokenize", "inspect", "plan", "logits", "verify"]
+COMMANDS = ["chat", "run", "tokenize", "inspect", "plan", "logits", "verify", "perplexity"]
 OTHERS = ["help", "version", "completion", "man"]
 
 
@@ -88,7 +88,7 @@ def test_unknown_option_names_the_nearest(command, option, nearest, flashnext):
 
 
 def test_options_of_other_commands_say_whose_they_are(flashnext):
-    for option in ("--expert-bits", "--golden"):
+    for option in ("--sequences", "--golden"):
         done = flashnext.run("chat", option, "4")
         assert done.returncode == 2 and "belongs to" in done.stderr
 
