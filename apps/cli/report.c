@@ -58,10 +58,11 @@ int cli_report_model(fn_status status, const fn_error *err) {
 }
 
 bool cli_flush_output(void) {
+    errno = 0; /* an earlier write may have failed: its reason is gone */
     if (fflush(stdout) == 0 && !ferror(stdout)) {
         return true;
     }
-    cli_complain("standard output: %s", errno != 0 ? strerror(errno) : "cannot be written");
+    cli_complain("standard output: %s", errno != 0 ? strerror(errno) : "not all could be written");
     return false;
 }
 
