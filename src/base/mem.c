@@ -27,7 +27,9 @@ void *fn_realloc(void *ptr, size_t count, size_t size) {
 }
 
 void fn_free(const void *ptr) {
-    free((void *)(uintptr_t)ptr);
+    void *block; /* the owner may give away what it only reads */
+    memcpy(&block, &ptr, sizeof block);
+    free(block);
 }
 
 void *fn_alloc_aligned(size_t count, size_t size) {

@@ -118,9 +118,9 @@ static bool tell_loading(void *ud, uint64_t done, uint64_t total) {
 }
 
 static fn_status load(fn_engine *e, const fn_engine_options *options, fn_error *err) {
-    loading l = {options};
+    fn_load_watch watch = {tell_loading, &(loading){options}};
     fn_status status = fn_weights_load(e->checkpoint, e->bound, &e->shape, &e->settings, e->pool,
-                                       tell_loading, &l, &e->weights, err);
+                                       &watch, &e->weights, err);
     status = status == FN_OK ? open_tables(e, err) : status;
     status = status == FN_OK ? fn_state_pool_create(&e->layout, &e->states, err) : status;
     if (status == FN_OK) {

@@ -32,6 +32,12 @@ static room room_for(const fn_shape *s, size_t max_rows, size_t context, size_t 
     return r;
 }
 
+static void *place(uint8_t *base, size_t *used, size_t bytes) {
+    size_t at = *used;
+    *used += (bytes + 63) / 64 * 64;
+    return base != NULL ? base + at : NULL;
+}
+
 /* Places every buffer of the step from `base` on (NULL: only adds up) and returns the bytes. */
 static size_t place_buffers(fn_step *step, const fn_shape *s, const room *r, uint8_t *base) {
     size_t used = 0;
@@ -40,8 +46,7 @@ static size_t place_buffers(fn_step *step, const fn_shape *s, const room *r, uin
     size_t N = r->keys;
     size_t B = r->blocks;
 #define FN_STEP_PLACE(name, type, elements)                                                        \
-    step->name = base != NULL ? (type *)(void *)(base + used) : NULL;                              \
-    used += ((elements) * sizeof(type) + 63) / 64 * 64;
+    step->name = place(base, &used, (elements) * sizeof(type));
     FN_STEP_BUFFERS(FN_STEP_PLACE)
 #undef FN_STEP_PLACE
     return used;

@@ -39,6 +39,9 @@ typedef struct fn_step_segment {
     size_t length;   /* tokens in the state before them */
 } fn_step_segment;
 
+/* Elements that only a model with n-gram memory has. */
+#define FN_STEP_PLE(n) ((size_t)(s->n_ple > 0) * (n))
+
 /* name, type, elements; R rows, W threads, N most keys a query may read, B most index blocks. */
 #define FN_STEP_BUFFERS(X)                                                                         \
     X(streams, float, R * s->hc * s->hidden)                                                       \
@@ -83,10 +86,10 @@ typedef struct fn_step_segment {
     X(shared_out, float, R * s->hidden)                                                            \
     X(shared_gate, float, R)                                                                       \
     X(expert_units, fn_linear, s->n_experts + 1)                                                   \
-    X(ngram_rows, int64_t, s->n_ple > 0 ? R * fn_shape_ngram_heads(s) : 0)                         \
-    X(ngram, float, s->n_ple > 0 ? R * s->ple_embed : 0)                                           \
-    X(ple_value, float, s->n_ple > 0 ? R * s->hidden : 0)                                          \
-    X(ple_gated, float, s->n_ple > 0 ? R * s->hc * s->hidden : 0)                                  \
+    X(ngram_rows, int64_t, FN_STEP_PLE(R *fn_shape_ngram_heads(s)))                                \
+    X(ngram, float, FN_STEP_PLE(R * s->ple_embed))                                                 \
+    X(ple_value, float, FN_STEP_PLE(R * s->hidden))                                                \
+    X(ple_gated, float, FN_STEP_PLE(R * s->hc * s->hidden))                                        \
     X(thread_error, fn_error, W)
 
 /* One product y = x W^T over rows. */

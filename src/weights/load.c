@@ -47,9 +47,8 @@ typedef struct loader {
     int bits[WEIGHT_CLASSES]; /* 0: as stored */
     uint64_t total_bytes;
     size_t staging_bytes;
-    fn_load_progress progress;
-    void *ud;
-    uint8_t **staging; /* [threads] */
+    const fn_load_watch *watch; /* or NULL */
+    uint8_t **staging;          /* [threads] */
     atomic_size_t next;
     atomic_uint_fast64_t done_bytes;
     atomic_int failed;
@@ -403,6 +402,10 @@ static fn_status run_task(const loader *l, const task *t, uint8_t *staging, fn_e
     return FN_OK;
 }
 
+static bool tell(const loader *l, uint64_t done) {
+    return l->watch == NULL || l->watch->progress(l->watch->ud, done, l->total_bytes);
+}
+
 static void work(void *ctx, size_t thread, size_t n_threads) {
     loader *l = ctx;
     (void)n_threads;
@@ -418,7 +421,7 @@ static void work(void *ctx, size_t thread, size_t n_threads) {
         }
         uint64_t bytes = t->rows * row_bytes(t);
         uint64_t done = atomic_fetch_add(&l->done_bytes, bytes) + bytes;
-        if (thread == 0 && l->progress != NULL && !l->progress(l->ud, done, l->total_bytes)) {
+        if (thread == 0 && !tell(l, done)) {
             (void)fn_fail(&l->errors[0], FN_E_CANCELLED, "loading was cancelled");
             atomic_store(&l->failed, 1);
         }
@@ -446,8 +449,8 @@ static fn_status run_tasks(loader *l, fn_pool *pool, fn_error *err) {
             status = fn_fail(err, l->errors[i].code, "%s", l->errors[i].text);
         }
     }
-    if (status == FN_OK && l->progress != NULL) {
-        (void)l->progress(l->ud, l->total_bytes, l->total_bytes);
+    if (status == FN_OK) {
+        (void)tell(l, l->total_bytes);
     }
 done:
     for (size_t i = 0; l->staging != NULL && i < threads; i++) {
@@ -497,12 +500,11 @@ fn_status fn_weights_size(const fn_bound *bound, const fn_shape *shape,
 
 fn_status fn_weights_load(const fn_checkpoint *c, const fn_bound *bound, const fn_shape *shape,
                           const fn_weight_settings *settings, fn_pool *pool,
-                          fn_load_progress progress, void *ud, fn_weights **out, fn_error *err) {
+                          const fn_load_watch *watch, fn_weights **out, fn_error *err) {
     fn_weights *w = NULL;
     loader l = loader_of(shape, settings);
     l.checkpoint = c;
-    l.progress = progress;
-    l.ud = ud;
+    l.watch = watch;
     *out = NULL;
     fn_status status = weights_create(shape, &w, err);
     if (status != FN_OK) {

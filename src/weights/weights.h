@@ -78,19 +78,23 @@ typedef struct fn_weights {
     size_t arena_bytes;
 } fn_weights;
 
-typedef bool (*fn_load_progress)(void *ud, uint64_t done_bytes, uint64_t total_bytes);
+/* Told how far loading is; false from it cancels (FN_E_CANCELLED). */
+typedef struct fn_load_watch {
+    bool (*progress)(void *ud, uint64_t done_bytes, uint64_t total_bytes);
+    void *ud;
+} fn_load_watch;
 
 /* Bytes that loading will keep resident. */
 FN_NODISCARD fn_status fn_weights_size(const fn_bound *bound, const fn_shape *shape,
                                        const fn_weight_settings *settings, size_t *bytes,
                                        fn_error *err);
 
-/* Reads and packs everything but the n-gram tables (ngram/ngram_table.h). progress may be NULL; false from
- * it cancels (FN_E_CANCELLED). */
+/* Reads and packs everything but the n-gram tables (ngram/ngram_table.h), quantising where settings ask for
+ * it; a few megabytes a thread are held as stored. watch may be NULL. */
 FN_NODISCARD fn_status fn_weights_load(const fn_checkpoint *c, const fn_bound *bound,
                                        const fn_shape *shape, const fn_weight_settings *settings,
-                                       fn_pool *pool, fn_load_progress progress, void *ud,
-                                       fn_weights **out, fn_error *err);
+                                       fn_pool *pool, const fn_load_watch *watch, fn_weights **out,
+                                       fn_error *err);
 void fn_weights_free(fn_weights *weights);
 
 #endif

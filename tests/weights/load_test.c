@@ -199,7 +199,7 @@ static loaded load_as(const char *dir, size_t threads, fn_weight_settings settin
         fn_checkpoint_open(dir, &l.c, &err) != FN_OK ||
         fn_bind(l.c, &l.shape, &l.bound, &err) != FN_OK ||
         fn_pool_create(threads, &pool, &err) != FN_OK ||
-        fn_weights_load(l.c, l.bound, &l.shape, &settings, pool, NULL, NULL, &l.w, &err) != FN_OK) {
+        fn_weights_load(l.c, l.bound, &l.shape, &settings, pool, NULL, &l.w, &err) != FN_OK) {
         fail_msg("%s: %s", dir, err.text);
     }
     fn_config_free(&config);
@@ -447,7 +447,7 @@ static void loading_reports_what_it_finds_in_the_data(void **state) {
     assert_int_equal(fn_bind(c, &shape, &bound, &err), FN_OK);
     assert_int_equal(fn_pool_create(2, &pool, &err), FN_OK);
     fn_status status =
-        fn_weights_load(c, bound, &shape, &(fn_weight_settings){0}, pool, NULL, NULL, &w, &err);
+        fn_weights_load(c, bound, &shape, &(fn_weight_settings){0}, pool, NULL, &w, &err);
     check_error(status, &err, FN_E_MODEL, "layers.1.mlp.experts.3.down_proj.qzeros",
                 "group 0, output 7", "nibble 6, expected 7");
     assert_null(w);
