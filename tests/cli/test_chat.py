@@ -47,6 +47,7 @@ class Terminal:
                     assert re.search(pattern, self.seen, re.S), f"ended without {pattern!r}: {self.seen[-2000:]!r}"
 
     def type(self, text):
+        time.sleep(0.15)  # as a person: not in the moment in which the terminal changes its mode
         os.write(self.master, text.encode())
 
     def ask(self, text):
@@ -56,8 +57,13 @@ class Terminal:
         return self.until(PROMPT)
 
     def leave(self, keys):
-        self.type(keys)
-        return self.process.wait(timeout=20)
+        for _ in range(20):  # a key typed while the terminal changes its mode may be lost, on a busy machine
+            self.type(keys)
+            try:
+                return self.process.wait(timeout=2)
+            except subprocess.TimeoutExpired:
+                pass
+        return self.process.wait(timeout=1)
 
     def close(self):
         if self.process.poll() is None:
