@@ -91,4 +91,5 @@ def test_long_texts_take_linear_time(reference, flashnext):
     for piece in ("a", " ", "\n", "\u4e00", "ab1 "):
         text = piece * (10_000_000 // len(piece.encode()))
         got = encode(flashnext, [text], "--model-dir", DEMO)
-        assert "".join(reference.decode(got[0][:50], skip_special_tokens=False)) == text[:len(reference.decode(got[0][:50]))]
+        start = reference.decode(got[0][:50], skip_special_tokens=False).rstrip("\ufffd")  # 50 ids may end inside a character
+        assert start and text.startswith(start)
