@@ -188,9 +188,12 @@ static bool run_save(cli_chat_state *chat, const char *rest) {
     }
     fn_error err = {0};
     char *path = conversation_path(rest);
-    fn_status status = cli_conversation_save(&chat->talk, path, &err);
-    if (status == FN_OK && !ends_with_json(rest)) {
+    fn_status status = FN_OK;
+    if (!ends_with_json(rest)) { /* first: where this fails nothing is left behind */
         status = fn_session_save(chat->session, rest, &err);
+    }
+    if (status == FN_OK) {
+        status = cli_conversation_save(&chat->talk, path, &err);
     }
     if (status != FN_OK) {
         (void)cli_report(status, &err);

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/report.h"
 
@@ -125,7 +127,16 @@ char *cli_conversation_request(const cli_conversation *talk, const char *think) 
     return text;
 }
 
+/* Renaming would put a file in the place of a device, a pipe or a link. */
+static bool may_be_replaced(const char *path) {
+    struct stat info;
+    return lstat(path, &info) != 0 || (S_ISREG(info.st_mode) && access(path, W_OK) == 0);
+}
+
 fn_status cli_conversation_save(const cli_conversation *talk, const char *path, fn_error *err) {
+    if (!may_be_replaced(path)) {
+        return cli_fail(err, FN_E_IO, "%s: not a regular file that may be written", path);
+    }
     cli_buffer part = {0};
     cli_buffer_printf(&part, "%s.part", path);
     json_t *root = json_pack("{s:s, s:i, s:O, s:O}", "format", FORMAT_NAME, "version",

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "base/new_file.h"
 #include "engine/engine.h"
 
 #define MAGIC "FNSTATE"
@@ -49,50 +50,39 @@ static header make_header(const fn_engine *e, size_t n_ids) {
 
 /* ---- writing ---- */
 
+typedef struct sink {
+    fn_new_file file;
+    uint64_t digest;
+} sink;
+
 static fn_status put(void *ud, const void *bytes, size_t n, fn_error *err) {
-    file_stream *f = ud;
+    sink *f = ud;
     f->digest = fn_hash_bytes(f->digest, bytes, n);
-    return fwrite(bytes, 1, n, f->file) == n
-               ? FN_OK
-               : fn_fail(err, FN_E_IO, "%s: write failed: %s", f->path, strerror(errno));
+    return fn_new_file_write(&f->file, bytes, n, err);
 }
 
-static fn_status put_session(file_stream *f, const fn_session *s, fn_error *err) {
+static fn_status put_session(sink *f, const fn_session *s, fn_error *err) {
     size_t n = fn_session_length(s);
     header h = make_header(s->engine, n);
     fn_status status = put(f, &h, sizeof h, err);
     status = status == FN_OK ? put(f, s->ids, n * sizeof *s->ids, err) : status;
     status = status == FN_OK ? fn_state_write(s->state, put, f, err) : status;
     uint64_t digest = f->digest;
-    status = status == FN_OK ? put(f, &digest, sizeof digest, err) : status;
-    if (status == FN_OK && (fflush(f->file) != 0 || fsync(fileno(f->file)) != 0)) {
-        status = fn_fail(err, FN_E_IO, "%s: write failed: %s", f->path, strerror(errno));
-    }
-    return status;
+    return status == FN_OK ? put(f, &digest, sizeof digest, err) : status;
 }
 
 fn_status fn_session_save(const fn_session *session, const char *path, fn_error *err) {
-    size_t bytes = strlen(path) + 8;
-    char *part = fn_alloc(bytes, 1);
-    if (part == NULL) {
-        return fn_fail_nomem(err, path, bytes);
+    sink f = {.digest = FN_HASH_START};
+    fn_status status = fn_new_file_open(path, &f.file, err);
+    if (status != FN_OK) {
+        return status;
     }
-    (void)snprintf(part, bytes, "%s.part", path);
-    file_stream f = {.file = fopen(part, "wb"), .path = path, .digest = FN_HASH_START};
-    fn_status status = f.file != NULL
-                           ? put_session(&f, session, err)
-                           : fn_fail(err, FN_E_IO, "%s: cannot create: %s", part, strerror(errno));
-    if (f.file != NULL && fclose(f.file) != 0 && status == FN_OK) {
-        status = fn_fail(err, FN_E_IO, "%s: write failed: %s", path, strerror(errno));
+    status = put_session(&f, session, err);
+    if (status != FN_OK) {
+        fn_new_file_abandon(&f.file);
+        return status;
     }
-    if (status == FN_OK && rename(part, path) != 0) {
-        status = fn_fail(err, FN_E_IO, "%s: cannot name the file: %s", path, strerror(errno));
-    }
-    if (status != FN_OK && f.file != NULL) {
-        (void)unlink(part);
-    }
-    fn_free(part);
-    return status;
+    return fn_new_file_finish(&f.file, err);
 }
 
 /* ---- reading ---- */

@@ -3,10 +3,10 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "base/new_file.h"
 #include "engine/engine.h"
 #include "flashnext_tools.h"
 
@@ -24,7 +24,8 @@ typedef struct scorer {
     fn_engine *engine;
     const fn_perplexity_options *options;
     size_t window;
-    FILE *save, *reference;
+    fn_new_file save;
+    FILE *reference;
     float *logits;        /* [rows, V] of one forward */
     float *reference_row; /* [V] */
     uint8_t *wants;
@@ -47,7 +48,8 @@ static double log_sum(const float *x, size_t n, size_t *best) {
     return (double)x[top] + log(sum);
 }
 
-static void compare(scorer *s, const float *logits, double sum, size_t best, size_t next) {
+static fn_status compare(scorer *s, const float *logits, double sum, size_t best, size_t next,
+                         fn_error *err) {
     const float *p = s->reference_row;
     size_t vocab = s->engine->shape.vocab;
     size_t p_best = 0;
@@ -55,6 +57,11 @@ static void compare(scorer *s, const float *logits, double sum, size_t best, siz
     double kl = 0.0;
     double error = 0.0;
     for (size_t i = 0; i < vocab; i++) {
+        if (!isfinite(p[i])) {
+            return fn_fail(err, FN_E_MODEL,
+                           "%s: prediction %zu, token %zu: found a logit that is not finite",
+                           s->options->reference_path, s->positions, i);
+        }
         double ln_p = (double)p[i] - p_sum;
         double ln_q = (double)logits[i] - sum;
         double off = fabs((double)p[i] - (double)logits[i]);
@@ -68,6 +75,7 @@ static void compare(scorer *s, const float *logits, double sum, size_t best, siz
     s->same += best == p_best;
     s->reference_nll += p_sum - (double)p[next];
     s->logit_error += error / (double)vocab;
+    return FN_OK;
 }
 
 static fn_status score_row(scorer *s, const float *logits, int32_t next, fn_error *err) {
@@ -82,16 +90,18 @@ static fn_status score_row(scorer *s, const float *logits, int32_t next, fn_erro
     s->nll += nll;
     s->nll_squares += nll * nll;
     s->positions++;
-    if (s->save != NULL && fwrite(logits, sizeof *logits, vocab, s->save) != vocab) {
-        return fn_fail(err, FN_E_IO, "%s: write failed: %s", s->options->save_path,
-                       strerror(errno));
+    if (s->save.file != NULL) {
+        fn_status status = fn_new_file_write(&s->save, logits, vocab * sizeof *logits, err);
+        if (status != FN_OK) {
+            return status;
+        }
     }
     if (s->reference != NULL) {
         if (fread(s->reference_row, sizeof *logits, vocab, s->reference) != vocab) {
             return fn_fail(err, FN_E_MODEL, "%s: the reference ends early, at prediction %zu",
                            s->options->reference_path, s->positions);
         }
-        compare(s, logits, sum, best, (size_t)next);
+        return compare(s, logits, sum, best, (size_t)next, err);
     }
     return FN_OK;
 }
@@ -170,28 +180,19 @@ static fn_status open_reference(scorer *s, fn_error *err) {
     return FN_OK;
 }
 
-static fn_status open_save(scorer *s, fn_error *err) {
-    reference_header h = make_header(s);
-    s->save = fopen(s->options->save_path, "wb");
-    if (s->save == NULL || fwrite(&h, 1, sizeof h, s->save) != sizeof h) {
-        return fn_fail(err, FN_E_IO, "%s: cannot write: %s", s->options->save_path,
-                       strerror(errno));
+/* Predictions and no more: a reference with another one behind it is not this run's. */
+static fn_status check_reference_end(const scorer *s, fn_error *err) {
+    if (s->reference != NULL && fgetc(s->reference) != EOF) {
+        return fn_fail(err, FN_E_MODEL, "%s: bytes follow the reference's %zu predictions",
+                       s->options->reference_path, s->positions);
     }
     return FN_OK;
 }
 
-static fn_status close_save(scorer *s, fn_status status, fn_error *err) {
-    if (s->save == NULL) {
-        return status;
-    }
-    if (fclose(s->save) != 0 && status == FN_OK) {
-        status =
-            fn_fail(err, FN_E_IO, "%s: write failed: %s", s->options->save_path, strerror(errno));
-    }
-    if (status != FN_OK) {
-        (void)unlink(s->options->save_path); /* half a reference is none */
-    }
-    return status;
+static fn_status open_save(scorer *s, fn_error *err) {
+    reference_header h = make_header(s);
+    fn_status status = fn_new_file_open(s->options->save_path, &s->save, err);
+    return status == FN_OK ? fn_new_file_write(&s->save, &h, sizeof h, err) : status;
 }
 
 /* ---- the call ---- */
@@ -260,7 +261,11 @@ fn_status fn_perplexity_run(fn_engine *engine, const fn_perplexity_options *opti
     }
     status = status == FN_OK ? fn_state_create(engine->states, s.window, &state, err) : status;
     status = status == FN_OK ? score_all(&s, state, err) : status;
-    status = close_save(&s, status, err);
+    status = status == FN_OK ? check_reference_end(&s, err) : status;
+    if (status == FN_OK && s.save.file != NULL) {
+        status = fn_new_file_finish(&s.save, err);
+    }
+    fn_new_file_abandon(&s.save);
     if (s.reference != NULL) {
         (void)fclose(s.reference);
     }

@@ -2,27 +2,21 @@
  * whole.
  *
  * The header is written with the first byte of data: keys in the order they were declared, padded
- * with spaces so that the data start at a multiple of 8. Everything goes to a name beside the
- * file's own, is synchronised, then renamed. */
-#include <errno.h>
-#include <fcntl.h>
+ * with spaces so that the data start at a multiple of 8. */
 #include <jansson.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/file.h"
 #include "base/mem.h"
+#include "base/new_file.h"
 #include "checkpoint/tensor.h"
 #include "flashnext_tools.h"
 #include "tokens/text_buffer.h"
 
 #define MAX_HEADER_BYTES ((size_t)100 << 20) /* what readers of the format accept */
-#define MAX_ATTEMPTS 100
 
 struct fn_tensor_writer {
-    char *path, *partial;
-    FILE *file;
+    char *path; /* as given, for messages */
+    fn_new_file out;
     json_t *names; /* set of declared names */
     fn_text_buffer header;
     size_t n_tensors;
@@ -36,43 +30,11 @@ void fn_tensor_writer_abandon(fn_tensor_writer *w) {
     if (w == NULL) {
         return;
     }
-    if (w->file != NULL) {
-        (void)fclose(w->file);
-        (void)unlink(w->partial);
-    }
+    fn_new_file_abandon(&w->out);
     json_decref(w->names);
     fn_text_buffer_free(&w->header);
-    fn_free(w->partial);
     fn_free(w->path);
     fn_free(w);
-}
-
-/* A name beside `path` that no file has yet. */
-static fn_status open_partial(fn_tensor_writer *w, fn_error *err) {
-    size_t room = strlen(w->path) + 48;
-    w->partial = fn_alloc(room, 1);
-    if (w->partial == NULL) {
-        return fn_fail_nomem(err, w->path, room);
-    }
-    int fd = -1;
-    for (int i = 0; i < MAX_ATTEMPTS && fd < 0; i++) {
-        (void)snprintf(w->partial, room, "%s.partial-%ld-%d", w->path, (long)getpid(), i);
-        fd = open(w->partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd < 0 && errno != EEXIST) {
-            break;
-        }
-    }
-    w->file = fd >= 0 ? fdopen(fd, "wb") : NULL;
-    if (w->file == NULL) {
-        fn_status status =
-            fn_fail(err, FN_E_IO, "%s: cannot create: %s", w->partial, strerror(errno));
-        if (fd >= 0) {
-            (void)close(fd);
-            (void)unlink(w->partial);
-        }
-        return status;
-    }
-    return FN_OK;
 }
 
 fn_status fn_tensor_writer_create(const char *path, fn_tensor_writer **out, fn_error *err) {
@@ -87,7 +49,7 @@ fn_status fn_tensor_writer_create(const char *path, fn_tensor_writer **out, fn_e
                            ? fn_text_buffer_append(&w->header, "{", 1, err)
                            : fn_fail_nomem(err, path, strlen(path));
     if (status == FN_OK) {
-        status = open_partial(w, err);
+        status = fn_new_file_open(path, &w->out, err);
     }
     if (status != FN_OK) {
         fn_tensor_writer_abandon(w);
@@ -195,14 +157,6 @@ fn_status fn_tensor_writer_declare(fn_tensor_writer *w, const char *name, const 
     return status;
 }
 
-static fn_status write_bytes(fn_tensor_writer *w, const void *bytes, size_t n, fn_error *err) {
-    if (n > 0 && fwrite(bytes, 1, n, w->file) != n) {
-        return fn_fail(err, FN_E_IO, "%s: write of %zu bytes failed: %s", w->partial, n,
-                       strerror(errno));
-    }
-    return FN_OK;
-}
-
 static fn_status write_header(fn_tensor_writer *w, fn_error *err) {
     if (w->header_written) {
         return FN_OK;
@@ -223,8 +177,9 @@ static fn_status write_header(fn_tensor_writer *w, fn_error *err) {
         length[i] = (uint8_t)((uint64_t)w->header.count >> (8 * i));
     }
     w->header_written = true;
-    status = write_bytes(w, length, sizeof length, err);
-    return status == FN_OK ? write_bytes(w, w->header.bytes, w->header.count, err) : status;
+    status = fn_new_file_write(&w->out, length, sizeof length, err);
+    return status == FN_OK ? fn_new_file_write(&w->out, w->header.bytes, w->header.count, err)
+                           : status;
 }
 
 /* ---- data ----------------------------------------------------------------------------------- */
@@ -236,36 +191,10 @@ fn_status fn_tensor_writer_append(fn_tensor_writer *w, const void *bytes, size_t
     }
     fn_status status = write_header(w, err);
     if (status == FN_OK) {
-        status = write_bytes(w, bytes, n, err);
+        status = fn_new_file_write(&w->out, bytes, n, err);
     }
     w->written += status == FN_OK ? n : 0;
     return status;
-}
-
-/* The name must survive a crash, too: the directory is synchronised. */
-static void sync_directory(const char *path) {
-    const char *slash = strrchr(path, '/');
-    char *dir = slash == NULL ? fn_strndup(".", 1) : fn_strndup(path, (size_t)(slash - path) + 1);
-    int fd = dir != NULL ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    if (fd >= 0) {
-        (void)fsync(fd);
-        (void)close(fd);
-    }
-    fn_free(dir);
-}
-
-static fn_status close_file(fn_tensor_writer *w, fn_error *err) {
-    bool good = fflush(w->file) == 0 && fsync(fileno(w->file)) == 0;
-    int reason = errno;
-    bool closed = fclose(w->file) == 0;
-    reason = good && !closed ? errno : reason;
-    w->file = NULL;
-    if (good && closed && rename(w->partial, w->path) == 0) {
-        return FN_OK;
-    }
-    reason = good && closed ? errno : reason;
-    (void)unlink(w->partial);
-    return fn_fail(err, FN_E_IO, "%s: cannot finish: %s", w->path, strerror(reason));
 }
 
 fn_status fn_tensor_writer_finish(fn_tensor_writer *w, fn_error *err) {
@@ -275,10 +204,7 @@ fn_status fn_tensor_writer_finish(fn_tensor_writer *w, fn_error *err) {
                          (unsigned long long)w->written, (unsigned long long)w->declared);
     }
     status = status == FN_OK ? write_header(w, err) : status;
-    status = status == FN_OK ? close_file(w, err) : status;
-    if (status == FN_OK) {
-        sync_directory(w->path);
-    }
+    status = status == FN_OK ? fn_new_file_finish(&w->out, err) : status;
     fn_tensor_writer_abandon(w);
     return status;
 }

@@ -247,3 +247,13 @@ def test_history_comes_back(terminal, tmp_path):
     chat.type("\x1b[A")
     chat.until("größe")
     assert chat.leave("\x05\x15/exit\r") == 0
+
+
+def test_saving_to_a_directory_fails_and_leaves_nothing(terminal, tmp_path):
+    place = tmp_path / "place"
+    place.mkdir()
+    chat = terminal("--temp", 0)
+    chat.ask("What is a lighthouse?")
+    assert "not a regular file" in chat.ask(f"/save {place}")
+    assert not (tmp_path / "place.json").exists()
+    chat.leave("\x04")
