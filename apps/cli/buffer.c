@@ -1,13 +1,19 @@
 #include "cli/buffer.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/report.h"
+#include "cli/signals.h"
+
+#define READ_BYTES ((size_t)1 << 16)
+#define MAX_INPUT_BYTES ((size_t)1 << 30) /* far beyond any context */
 
 void *cli_alloc(size_t bytes) {
     void *p = calloc(1, bytes > 0 ? bytes : 1);
@@ -84,27 +90,47 @@ void cli_buffer_free(cli_buffer *buffer) {
     *buffer = (cli_buffer){0};
 }
 
+/* All that fd gives. read(2), not stdio: after Ctrl-C or SIGTERM it must end, not go on. */
+static fn_status read_all(cli_buffer *buffer, int fd, const char *name, fn_error *err) {
+    size_t before = buffer->n;
+    for (;;) {
+        if (cli_stop_asked()) {
+            return cli_fail(err, FN_E_CANCELLED, "%s: stopped", name);
+        }
+        if (buffer->n - before > MAX_INPUT_BYTES) {
+            return cli_fail(err, FN_E_FAILED, "%s: more than %zu bytes of text", name,
+                            MAX_INPUT_BYTES);
+        }
+        buffer_reserve(buffer, READ_BYTES);
+        ssize_t got = read(fd, buffer->data + buffer->n, READ_BYTES);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got < 0) {
+            return cli_fail(err, FN_E_IO, "%s: %s", name, strerror(errno));
+        }
+        buffer->n += (size_t)got;
+        buffer->data[buffer->n] = 0;
+        if (got == 0) {
+            return FN_OK;
+        }
+    }
+}
+
 fn_status cli_read_text(cli_buffer *buffer, const char *path, fn_error *err) {
     bool standard = strcmp(path, "-") == 0;
     const char *name = standard ? "standard input" : path;
-    FILE *file = standard ? stdin : fopen(path, "rb");
-    if (file == NULL) {
+    int fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
         return cli_fail(err, FN_E_IO, "%s: %s", name, strerror(errno));
     }
     size_t before = buffer->n;
-    size_t got = 0;
-    do {
-        buffer_reserve(buffer, 1u << 16);
-        got = fread(buffer->data + buffer->n, 1, 1u << 16, file);
-        buffer->n += got;
-        buffer->data[buffer->n] = 0;
-    } while (got > 0);
-    int failed = ferror(file) ? errno : 0;
+    fn_status status = read_all(buffer, fd, name, err);
     if (!standard) {
-        (void)fclose(file);
+        (void)close(fd);
     }
-    if (failed != 0) {
-        return cli_fail(err, FN_E_IO, "%s: %s", name, strerror(failed));
+    if (status != FN_OK) {
+        return status;
     }
     size_t n = buffer->n - before;
     size_t valid = n > 0 ? cli_utf8_valid(buffer->data + before, n) : 0;

@@ -97,7 +97,7 @@ int cli_perplexity(const cli_options *options) {
             "perplexity: a text (--file, --prompt, standard input) or --ids-file is needed");
         return CLI_EXIT_USAGE;
     }
-    cli_signals_end_removing(NULL);
+    cli_signals_catch(); /* a run that is stopped takes its unfinished file away */
     size_t window = cli_count(options, CLI_OPT_WINDOW, 0);
     fn_status status = cli_model_open(options, FN_PRECISION_DEFAULT, window, &model, &err);
     if (status != FN_OK) {

@@ -85,6 +85,16 @@ static fn_status check_ids(const fn_session *s, const int32_t *ids, size_t n, si
     return FN_OK;
 }
 
+typedef struct watch {
+    fn_engine *engine;
+    size_t done, n;
+} watch;
+
+static bool go_on(void *ud) {
+    const watch *w = ud;
+    return w->engine->progress(w->engine->progress_ud, "prompt", w->done, w->n);
+}
+
 fn_status fn_session_read(fn_session *s, const int32_t *ids, size_t n, bool tell_progress,
                           fn_error *err) {
     fn_engine *e = s->engine;
@@ -96,8 +106,11 @@ fn_status fn_session_read(fn_session *s, const int32_t *ids, size_t n, bool tell
         size_t length = fn_session_length(s);
         fn_segment segment = {
             .state = s->state, .ids = ids + done, .n = n - done < e->chunk ? n - done : e->chunk};
+        watch w = {e, done, n};
         pthread_mutex_lock(&e->mutex);
+        fn_forward_watch(e->forward, told ? go_on : NULL, &w);
         fn_status status = fn_forward_run(e->forward, &segment, 1, NULL, NULL, err);
+        fn_forward_watch(e->forward, NULL, NULL);
         pthread_mutex_unlock(&e->mutex);
         if (status != FN_OK) {
             return status;

@@ -101,6 +101,11 @@ size_t fn_forward_max_rows(const fn_forward *f) {
     return f->step.max_rows;
 }
 
+void fn_forward_watch(fn_forward *f, bool (*go_on)(void *ud), void *ud) {
+    f->step.go_on = go_on;
+    f->step.go_on_ud = ud;
+}
+
 static fn_status check_segment(const fn_forward *f, const fn_segment *segment, fn_error *err) {
     for (size_t t = 0; t < segment->n; t++) {
         if (segment->ids[t] < 0 || (size_t)segment->ids[t] >= f->step.shape->vocab) {

@@ -38,6 +38,9 @@ void fn_forward_destroy(fn_forward *forward);
 size_t fn_forward_bytes(const fn_shape *shape, size_t max_rows, size_t context, size_t threads);
 size_t fn_forward_max_rows(const fn_forward *forward);
 
+/* From now on asked before each layer: false ends a forward with FN_E_CANCELLED, no state changed. NULL: off. */
+void fn_forward_watch(fn_forward *forward, bool (*go_on)(void *ud), void *ud);
+
 /* Runs all segments (states all different) and appends their rows to their states. logits [wanted, V], in
  * the order of segments and rows; may be NULL when none are wanted. trace may be NULL. Fails with FN_E_RANGE
  * (id, context, too many rows), FN_E_IO (n-gram table), FN_E_NOMEM; then no state has changed. */

@@ -26,6 +26,9 @@ static void expert_half(const fn_step *s, const fn_layer_weights *w, size_t laye
 fn_status fn_trunk_run(fn_step *s, size_t first, size_t end, fn_error *err) {
     for (size_t layer = first; layer < end; layer++) {
         const fn_layer_weights *w = &s->weights->layers[layer];
+        if (s->go_on != NULL && !s->go_on(s->go_on_ud)) {
+            return fn_fail(err, FN_E_CANCELLED, "the forward was stopped before layer %zu", layer);
+        }
         if (w->ple != NULL) {
             fn_status status = fn_layer_ple(s, w->ple, fn_shape_ple_index(s->shape, layer), err);
             if (status != FN_OK) {

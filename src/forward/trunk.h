@@ -4,7 +4,8 @@
 
 #include "layers/step.h"
 
-/* Runs layers [first, end) over s->streams. Fails with FN_E_IO when the n-gram table cannot be read. */
+/* Runs layers [first, end) over s->streams. Fails with FN_E_IO when the n-gram table cannot be read,
+ * FN_E_CANCELLED when s->go_on says no. */
 FN_NODISCARD fn_status fn_trunk_run(fn_step *s, size_t first, size_t end, fn_error *err);
 
 #endif

@@ -110,6 +110,8 @@ typedef struct fn_step {
     const fn_state_layout *layout;
     fn_ngram_table *const *tables; /* [n_ple] */
     const fn_trace *trace;         /* or NULL */
+    bool (*go_on)(void *ud);       /* asked before each layer; false: stop. NULL: never asked */
+    void *go_on_ud;
 
     const fn_step_segment *segments;
     size_t n_segments;
