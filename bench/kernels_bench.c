@@ -160,12 +160,15 @@ static void next_matrix(bench *b) {
     b->m.tiles = b->weights + b->next * bytes;
 }
 
+static const char *const kind_names[] = {"F32", "BF16", "INT8", "INT4", "FP8", "NVFP4"};
+
 static void measure(bench *b, fn_matrix_kind kind, size_t n, size_t k, int rounds) {
     double times[MAX_ROUNDS], reads[MAX_ROUNDS], read_share[MAX_ROUNDS], peak_share[MAX_ROUNDS];
     bool wide = strcmp(b->table->name, "avx512") == 0;
     double peak_flop = 2.0 * 12 * (wide ? 16 : 8) * PEAK_STEPS * THREADS;
-    b->m = (fn_matrix){.kind = kind, .rows = n, .cols = k, .group = FN_GROUP_DEFAULT};
-    b->m.tile_bytes = fn_matrix_tile_bytes(kind, k, FN_GROUP_DEFAULT);
+    size_t group = kind == FN_MATRIX_NVFP4 ? FN_GROUP_NVFP4 : FN_GROUP_DEFAULT;
+    b->m = (fn_matrix){.kind = kind, .rows = n, .cols = k, .group = group};
+    b->m.tile_bytes = fn_matrix_tile_bytes(kind, k, group);
     double bytes = (double)(fn_matrix_tiles(n) * b->m.tile_bytes);
     double flop = 2.0 * (double)n * (double)k * (double)b->rows;
     b->matrices = (size_t)((double)WEIGHT_BYTES / bytes);
@@ -182,11 +185,11 @@ static void measure(bench *b, fn_matrix_kind kind, size_t n, size_t k, int round
         peak_share[i] = flop / times[i] / (peak_flop / peak);
     }
     double t = median(times, rounds);
-    printf("%-7s %-4s %5zu x %-5zu %4zu rows %9.3f ms %6.1f GB/s (%3.0f %% of reading, %5.1f GB/s) "
+    printf("%-7s %-5s %5zu x %-5zu %4zu rows %9.3f ms %6.1f GB/s (%3.0f %% of reading, %5.1f GB/s) "
            "%7.1f GFLOP/s (%3.0f %% of peak)\n",
-           b->table->name, kind == FN_MATRIX_F32 ? "F32" : "BF16", n, k, b->rows, 1e3 * t,
-           bytes / t / 1e9, 100 * median(read_share, rounds), bytes / median(reads, rounds) / 1e9,
-           flop / t / 1e9, 100 * median(peak_share, rounds));
+           b->table->name, kind_names[kind], n, k, b->rows, 1e3 * t, bytes / t / 1e9,
+           100 * median(read_share, rounds), bytes / median(reads, rounds) / 1e9, flop / t / 1e9,
+           100 * median(peak_share, rounds));
 }
 
 static void measure_all(bench *b, int rounds) {
@@ -194,11 +197,11 @@ static void measure_all(bench *b, int rounds) {
         size_t n, k;
     } shapes[] = {{10240, 2560}, {2560, 6144}, {1280, 2560}, {2560, 640}, {320, 10240}};
     static const size_t batches[] = {1, 2, 4, 8, 16, 32, 64, MAX_BATCH};
-    for (fn_matrix_kind kind = FN_MATRIX_F32; kind <= FN_MATRIX_BF16; kind++)
+    for (int kind = 0; kind < FN_MATRIX_KINDS; kind++)
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
             for (size_t r = 0; r < sizeof batches / sizeof *batches; r++) {
                 b->rows = batches[r];
-                measure(b, kind, shapes[s].n, shapes[s].k, rounds);
+                measure(b, (fn_matrix_kind)kind, shapes[s].n, shapes[s].k, rounds);
             }
 }
 

@@ -163,11 +163,47 @@ static void a_nan_stays_in_its_row(void **state) {
     }
 }
 
+/* Whatever bytes a matrix holds (each code, scales that are subnormal, infinite or no numbers), and
+ * inputs of any size: infinities, sums that underflow to a zero of either sign. */
+static void any_bytes_and_inputs_give_the_same_bits(void **state) {
+    (void)state;
+    static const float sizes[] = {1.0f,     0x1p-149f, 0x1p-140f, 0x1p-126f,
+                                  0x1p-70f, 0x1p120f,  INFINITY};
+    enum { SIZES = sizeof sizes / sizeof *sizes, N = 75, K = 303, ROWS = 2 * SIZES };
+    static float x[ROWS * K], want[ROWS * N], got[ROWS * N];
+    const fn_kernels *tables[FN_ISA_COUNT];
+    size_t count = available_tables(tables);
+    uint64_t seed = 7;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds * 4; i++) {
+        size_t kind = i / 4;
+        test_matrix w = test_matrix_make(kinds[kind], N, K, i % 2 == 0 ? 128 : 32, &seed);
+        uint8_t *bytes = w.tiles.data;
+        for (size_t b = 0; b < fn_matrix_tiles(N) * w.m.tile_bytes; b++)
+            if (i % 4 < 2 || next_random(&seed) % 500 == 0) /* all of them, or few */
+                bytes[b] = (uint8_t)next_random(&seed);
+        fill_random(x, ROWS * K, -1.0f, 1.0f, &seed);
+        for (size_t k = 0; k < ROWS * K; k++)
+            if (k / K < SIZES || next_random(&seed) % 50 == 0)
+                x[k] *= sizes[k / K % SIZES];
+        product(tables[0], &w, x, K, ROWS, want, N);
+        for (size_t t = 0; t < count; t++) {
+            product(tables[t], &w, x, K, ROWS, got, N);
+            assert_same_bits(got, want, ROWS * N, tables[t]->name, kind_names[kind]);
+            for (size_t r = 0; r < ROWS; r++) {
+                product(tables[t], &w, x + r * K, K, 1, got, N);
+                assert_same_bits(got, want + r * N, N, tables[t]->name, kind_names[kind]);
+            }
+        }
+        test_matrix_free(&w);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_table_and_number_of_rows_gives_the_same_bits),
         cmocka_unit_test(tiles_may_be_split_anywhere),
         cmocka_unit_test(a_nan_stays_in_its_row),
+        cmocka_unit_test(any_bytes_and_inputs_give_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,8 @@
 #include "kernels/avx2/matmul.inc"
 
-#define TILE_BYTES_PER_INPUT (FN_TILE * sizeof(float))
+#define INPUT_BYTES (FN_TILE * sizeof(float))
+#define BLOCK_INPUTS(w, panel) ((w)->group)
+#define WEIGHTS_AT(w, k) ((k)*INPUT_BYTES)
 
 #include "kernels/simd/matmul.inc"
 
@@ -9,7 +11,7 @@ FN_INLINE void block_part(const block_args *b, const size_t rows, const size_t v
     zero_sums(sums, rows, vecs);
     const uint8_t *w = b->weights + v0 * 32;
     const float *x = b->x;
-    for (size_t k = 0; k < b->inputs; k++, x++, w += TILE_BYTES_PER_INPUT) {
+    for (size_t k = 0; k < b->inputs; k++, x++, w += INPUT_BYTES) {
         FN_UNROLL
         for (size_t v = 0; v < vecs; v++)
             weights[v] = _mm256_loadu_ps((const float *)(const void *)(w + v * 32));

@@ -1,5 +1,4 @@
 #include "kernels/avx2/avx2.h"
-#include "kernels/ref/ref.h"
 #include "kernels/softplus.h"
 #include "kernels/tables.h"
 

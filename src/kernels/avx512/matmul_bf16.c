@@ -1,6 +1,8 @@
 #include "kernels/avx512/matmul.inc"
 
-#define TILE_BYTES_PER_INPUT (FN_TILE * sizeof(uint16_t))
+#define INPUT_BYTES (FN_TILE * sizeof(uint16_t))
+#define BLOCK_INPUTS(w, panel) ((w)->group)
+#define WEIGHTS_AT(w, k) ((k)*INPUT_BYTES)
 
 #include "kernels/simd/matmul.inc"
 

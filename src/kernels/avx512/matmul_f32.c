@@ -1,6 +1,8 @@
 #include "kernels/avx512/matmul.inc"
 
-#define TILE_BYTES_PER_INPUT (FN_TILE * sizeof(float))
+#define INPUT_BYTES (FN_TILE * sizeof(float))
+#define BLOCK_INPUTS(w, panel) ((w)->group)
+#define WEIGHTS_AT(w, k) ((k)*INPUT_BYTES)
 
 #include "kernels/simd/matmul.inc"
 
@@ -9,7 +11,7 @@ FN_INLINE void block(const block_args *b, const size_t rows) {
     zero_sums(lo, hi, rows);
     const uint8_t *w = b->weights;
     const float *x = b->x;
-    for (size_t k = 0; k < b->inputs; k++, x++, w += TILE_BYTES_PER_INPUT) {
+    for (size_t k = 0; k < b->inputs; k++, x++, w += INPUT_BYTES) {
         fetch_ahead(b, rows, w);
         fetch_ahead(b, rows, w + 64);
         add_products(lo, hi, rows, _mm512_loadu_ps(w), _mm512_loadu_ps(w + 64), x, b->ldx);

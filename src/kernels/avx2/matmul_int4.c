@@ -1,0 +1,7 @@
+#define BITS 4
+
+#include "kernels/avx2/matmul_int.inc"
+
+void fn_avx2_matmul_int4(const fn_matmul_args *a) {
+    matmul(a);
+}
