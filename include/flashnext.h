@@ -240,9 +240,11 @@ typedef struct fn_event {
     size_t n_top;
 } fn_event;
 
+#define FN_UNLIMITED SIZE_MAX
+
 typedef struct fn_generation {
     fn_sampling sampling;
-    size_t max_tokens;      /* 0: until the context is full */
+    size_t max_tokens;      /* FN_UNLIMITED: until the context is full; 0: none */
     size_t min_tokens;      /* end tokens are not eligible before */
     bool ignore_end;        /* end tokens stay eligible and do not stop */
     bool starts_in_thought; /* the prompt ended inside <think> */
@@ -264,6 +266,7 @@ typedef struct fn_generated {
     double first_seconds, seconds; /* until the first id; all */
 } fn_generated;
 
+/* The text's own sampling, no limit of tokens. */
 FN_API fn_generation fn_generation_default(const fn_text *text);
 /* Chooses ids and reads each into the session (an end token too), until something stops it. */
 FN_API fn_status fn_session_generate(fn_session *session, const fn_generation *generation,

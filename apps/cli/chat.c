@@ -59,7 +59,7 @@ static fn_status generate(cli_chat_state *chat, bool in_thought, fn_error *err) 
     const cli_value *stop = &chat->options->values[CLI_OPT_STOP];
     fn_generation generation = fn_generation_default(chat->model.text);
     generation.sampling = sampling.sampling;
-    generation.max_tokens = cli_count(chat->options, CLI_OPT_NEW_TOKENS, 0);
+    generation.max_tokens = cli_count(chat->options, CLI_OPT_NEW_TOKENS, FN_UNLIMITED);
     generation.starts_in_thought = in_thought;
     generation.stop = (const char *const *)stop->list;
     generation.n_stop = stop->n_list;
@@ -108,7 +108,8 @@ fn_status cli_chat_answer(cli_chat_state *chat, fn_error *err) {
 
 void cli_chat_show_timings(const cli_chat_state *chat) {
     bool quiet = cli_flag(chat->options, CLI_OPT_QUIET);
-    bool wanted = cli_flag(chat->options, CLI_OPT_STATS) || (isatty(STDERR_FILENO) && !quiet);
+    bool wanted = cli_flag(chat->options, CLI_OPT_STATS) ||
+                  cli_flag(chat->options, CLI_OPT_VERBOSE) || (isatty(STDERR_FILENO) && !quiet);
     if (!wanted) {
         return;
     }
@@ -211,7 +212,9 @@ static fn_status missing_template(const char *dir, fn_error *err) {
 static fn_status look_for_template(const cli_options *options, fn_error *err) {
     char *dir = NULL;
     fn_status status = cli_model_dir(options, &dir, err);
-    if (status == FN_OK && cli_path_exists(dir) && !cli_is_set(options, CLI_OPT_TEMPLATE)) {
+    char *model_config = status == FN_OK ? cli_path_join(dir, "config.json") : NULL;
+    if (status == FN_OK && cli_path_exists(model_config) &&
+        !cli_is_set(options, CLI_OPT_TEMPLATE)) {
         char *template = cli_path_join(dir, "chat_template.jinja");
         char *config = cli_path_join(dir, "tokenizer_config.json"); /* may have one inside */
         if (!cli_path_exists(template) && !cli_path_exists(config)) {
@@ -220,6 +223,7 @@ static fn_status look_for_template(const cli_options *options, fn_error *err) {
         free(template);
         free(config);
     }
+    free(model_config);
     free(dir);
     return status;
 }

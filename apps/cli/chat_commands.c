@@ -131,6 +131,15 @@ static int find_live(const char *name, const char **nearest) {
     return CLI_N_OPTIONS;
 }
 
+/* What only the model can judge: ids of --logit-bias. */
+static bool sampling_is_good(const cli_chat_state *chat, fn_error *err) {
+    cli_sampling sampling = {0};
+    fn_status status =
+        cli_sampling_make(chat->options, chat->model.text, chat->model.info.vocab, &sampling, err);
+    cli_sampling_free(&sampling);
+    return status == FN_OK;
+}
+
 static bool run_set(cli_chat_state *chat, const char *rest) {
     size_t n = strcspn(rest, " \t");
     if (n == 0) {
@@ -158,6 +167,9 @@ static bool run_set(cli_chat_state *chat, const char *rest) {
                                        CLI_SOURCE_LIVE, &err) != FN_OK) {
         say("%s", err.text);
         id = CLI_N_OPTIONS;
+    } else if (!ask && !sampling_is_good(chat, &err)) {
+        say("%s", err.text);
+        cli_options_unset(chat->options, (cli_option_id)id);
     }
     if (id != CLI_N_OPTIONS) {
         show_setting(chat, id);
@@ -187,10 +199,11 @@ static bool run_save(cli_chat_state *chat, const char *rest) {
         return false;
     }
     fn_error err = {0};
-    char *path = conversation_path(rest);
+    char *state_path = cli_path_expand(rest);
+    char *path = conversation_path(state_path);
     fn_status status = FN_OK;
     if (!ends_with_json(rest)) { /* first: where this fails nothing is left behind */
-        status = fn_session_save(chat->session, rest, &err);
+        status = fn_session_save(chat->session, state_path, &err);
     }
     if (status == FN_OK) {
         status = cli_conversation_save(&chat->talk, path, &err);
@@ -200,9 +213,10 @@ static bool run_save(cli_chat_state *chat, const char *rest) {
     } else if (ends_with_json(rest)) {
         say("saved the conversation in %s", path);
     } else {
-        say("saved the state in %s, the conversation in %s", rest, path);
+        say("saved the state in %s, the conversation in %s", state_path, path);
     }
     free(path);
+    free(state_path);
     return false;
 }
 
@@ -212,12 +226,13 @@ static bool run_load(cli_chat_state *chat, const char *rest) {
         return false;
     }
     fn_error err = {0};
-    char *path = conversation_path(rest);
+    char *state_path = cli_path_expand(rest);
+    char *path = conversation_path(state_path);
     cli_conversation talk = {0};
     fn_session *session = NULL;
     fn_status status = cli_conversation_load(path, &talk, &err);
     if (status == FN_OK && !ends_with_json(rest)) {
-        status = fn_session_load(chat->model.engine, rest, &session, &err);
+        status = fn_session_load(chat->model.engine, state_path, &session, &err);
     }
     if (status != FN_OK) {
         (void)cli_report(status, &err);
@@ -236,6 +251,7 @@ static bool run_load(cli_chat_state *chat, const char *rest) {
             session != NULL ? " and the state" : "");
     }
     free(path);
+    free(state_path);
     return false;
 }
 

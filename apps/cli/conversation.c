@@ -30,9 +30,13 @@ static fn_status read_kwargs(const cli_options *options, json_t **out, fn_error 
     if (*out == NULL) {
         return cli_fail(err, FN_E_USAGE, "--chat-template-kwargs: %s", at.text);
     }
-    return json_is_object(*out)
+    if (!json_is_object(*out)) {
+        return cli_fail(err, FN_E_USAGE, "--chat-template-kwargs: expected a JSON object");
+    }
+    return json_object_get(*out, "messages") == NULL
                ? FN_OK
-               : cli_fail(err, FN_E_USAGE, "--chat-template-kwargs: expected a JSON object");
+               : cli_fail(err, FN_E_USAGE,
+                          "--chat-template-kwargs: \"messages\" is the conversation, no variable");
 }
 
 fn_status cli_conversation_init(cli_conversation *talk, const cli_options *options, fn_error *err) {
@@ -153,12 +157,17 @@ fn_status cli_conversation_save(const cli_conversation *talk, const char *path, 
     return status;
 }
 
+static bool is_role(const char *role) {
+    return strcmp(role, "system") == 0 || strcmp(role, "user") == 0 ||
+           strcmp(role, "assistant") == 0;
+}
+
 /* Roles and texts; anything else would fail in the template much later. */
 static bool messages_are_good(const json_t *messages) {
     size_t i = 0;
     const json_t *message = NULL;
     json_array_foreach(messages, i, message) {
-        if (role_of(message)[0] == 0 || !json_is_string(json_object_get(message, "content"))) {
+        if (!is_role(role_of(message)) || !json_is_string(json_object_get(message, "content"))) {
             return false;
         }
     }
@@ -178,7 +187,8 @@ fn_status cli_conversation_load(const char *path, cli_conversation *out, fn_erro
     json_t *kwargs = json_object_get(root, "kwargs");
     fn_status status = FN_OK;
     if (format == NULL || strcmp(format, FORMAT_NAME) != 0 || version != FORMAT_VERSION ||
-        !messages_are_good(messages) || !json_is_object(kwargs)) {
+        !messages_are_good(messages) || !json_is_object(kwargs) ||
+        json_object_get(kwargs, "messages") != NULL) {
         status = cli_fail(err, FN_E_FAILED, "%s: is no conversation saved by /save", path);
     } else {
         *out = (cli_conversation){.messages = json_incref(messages), .kwargs = json_incref(kwargs)};

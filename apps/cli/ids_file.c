@@ -58,7 +58,7 @@ fn_status cli_id_rows_read(const char *path, cli_id_rows *out, fn_error *err) {
         json_error_t at;
         json_t *root = json_loadb(cli_buffer_text(&text), text.n, 0, &at);
         if (root == NULL) {
-            status = cli_fail(err, FN_E_FAILED, "%s:%d: %s", path, at.line, at.text);
+            status = cli_fail(err, FN_E_USAGE, "%s:%d: %s", path, at.line, at.text);
         } else {
             status = read_rows(root, path, out, err);
         }
@@ -69,6 +69,19 @@ fn_status cli_id_rows_read(const char *path, cli_id_rows *out, fn_error *err) {
         cli_id_rows_free(out);
     }
     return status;
+}
+
+fn_status cli_id_rows_check(const cli_id_rows *rows, const char *path, size_t vocab,
+                            fn_error *err) {
+    for (size_t i = 0; i < rows->rows * rows->length; i++) {
+        if ((size_t)rows->ids[i] >= vocab) {
+            return cli_fail(err, FN_E_USAGE,
+                            "%s: element %zu of row %zu: found %d, expected an id "
+                            "below %zu",
+                            path, i % rows->length, i / rows->length, (int)rows->ids[i], vocab);
+        }
+    }
+    return FN_OK;
 }
 
 void cli_id_rows_free(cli_id_rows *rows) {

@@ -15,9 +15,10 @@ typedef struct cli_id_rows {
     size_t rows, length;
 } cli_id_rows;
 
-/* Fails with FN_E_IO, FN_E_FAILED (not JSON), FN_E_USAGE (not rows of equal length, not ids,
- * empty). */
+/* Fails with FN_E_IO, FN_E_USAGE (not JSON, not rows of equal length, not ids, empty). */
 fn_status cli_id_rows_read(const char *path, cli_id_rows *out, fn_error *err);
+/* Every id below vocab? path is for the message. Fails with FN_E_USAGE. */
+fn_status cli_id_rows_check(const cli_id_rows *rows, const char *path, size_t vocab, fn_error *err);
 void cli_id_rows_free(cli_id_rows *rows);
 
 /* "13,16,1,1" -> lengths [*n], the caller's; they must add up to length. Fails with FN_E_USAGE. */

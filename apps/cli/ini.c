@@ -62,6 +62,9 @@ typedef struct ini_reader {
 
 static fn_status read_line(ini_reader *r, const char *line, size_t n, size_t number,
                            fn_error *err) {
+    if (memchr(line, 0, n) != NULL) {
+        return cli_fail(err, FN_E_USAGE, "%s:%zu: a byte 0 is no text", r->name, number);
+    }
     n = cli_strip(&line, n);
     if (n == 0 || line[0] == '#' || line[0] == ';') {
         return FN_OK;

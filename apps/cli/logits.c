@@ -7,18 +7,22 @@
 #include "cli/signals.h"
 #include "flashnext_tools.h"
 
-static int write_logits(const cli_options *options, const fn_trace_options *trace) {
+static int write_logits(const cli_options *options, const cli_id_rows *rows,
+                        const fn_trace_options *trace) {
     fn_error err = {0};
     cli_model model;
-    int code = CLI_EXIT_OK;
     fn_status status = cli_model_open(options, FN_PRECISION_EXACT, trace->length, &model, &err);
     if (status != FN_OK) {
-        code = cli_report_model(status, &err);
-    } else {
-        status = fn_trace_run(model.engine, trace, cli_text(options, CLI_OPT_OUT), &err);
-        cli_progress_clear(&model.progress);
-        code = cli_report(status, &err);
+        int failed = cli_report_model(status, &err);
+        cli_model_close(&model);
+        return failed;
     }
+    status = cli_id_rows_check(rows, cli_text(options, CLI_OPT_IDS_FILE), model.info.vocab, &err);
+    if (status == FN_OK) {
+        status = fn_trace_run(model.engine, trace, cli_text(options, CLI_OPT_OUT), &err);
+    }
+    cli_progress_clear(&model.progress);
+    int code = cli_report(status, &err);
     cli_model_close(&model);
     return code;
 }
@@ -51,7 +55,7 @@ int cli_logits(const cli_options *options) {
             .together = cli_flag(options, CLI_OPT_TOGETHER),
             .trace = cli_flag(options, CLI_OPT_TRACE),
         };
-        code = write_logits(options, &trace);
+        code = write_logits(options, &rows, &trace);
     }
     free(split);
     cli_id_rows_free(&rows);

@@ -10,6 +10,10 @@
 
 fn_status cli_model_dir(const cli_options *options, char **out, fn_error *err) {
     const char *given = cli_text(options, CLI_OPT_MODEL_DIR);
+    *out = NULL;
+    if (given != NULL && given[0] == 0) {
+        return cli_fail(err, FN_E_USAGE, "--model-dir: expected a directory, found nothing");
+    }
     *out = given != NULL ? cli_strdup(given) : cli_path_demo();
     if (*out != NULL) {
         return FN_OK;

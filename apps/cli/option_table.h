@@ -111,7 +111,8 @@ X(HIDE_THINKING, "hide-thinking", 0, FLAG, CLI_BIT(CHAT), "", "", \
   "do not show thoughts") \
 X(NEW_TOKENS, "new-tokens", 'n', COUNT, CLI_SAMPLING, "--predict --n-predict --max-tokens", "N", \
   -1, 1e12, CLI_COMMON | CLI_LIVE, "Answer", \
-  "most tokens of an answer (default, or -1: until the model ends or the context is full)") \
+  "most tokens of an answer (0: none; default, or -1: until the model ends or the context is "\
+  "full)") \
 X(MIN_TOKENS, "min-tokens", 0, COUNT, CLI_BIT(RUN), "", "N", \
   0, 1e12, 0, "Answer", \
   "the end token cannot be chosen before N tokens") \
@@ -129,7 +130,7 @@ X(TOP_K, "top-k", 0, COUNT, CLI_SAMPLING, "", "N", \
   0, 1e9, CLI_LIVE, "Sampling", \
   "choose among the N likeliest tokens (0: all)") \
 X(TOP_P, "top-p", 0, NUMBER, CLI_SAMPLING, "", "X", \
-  0, 1, CLI_LIVE, "Sampling", \
+  1e-6, 1, CLI_LIVE, "Sampling", \
   "choose among the likeliest tokens that hold probability X together (1: all)") \
 X(MIN_P, "min-p", 0, NUMBER, CLI_SAMPLING, "", "X", \
   0, 1, CLI_LIVE, "Sampling", \
@@ -145,7 +146,7 @@ X(FREQUENCY_PENALTY, "frequency-penalty", 0, NUMBER, CLI_SAMPLING, "", "X", \
   "subtract X for each time the answer has used a token (0: off)") \
 X(SEED, "seed", 's', SEED, CLI_SAMPLING, "", "N", \
   0, 0, CLI_LIVE, "Sampling", \
-  "one seed, one text (default, or -1: a random one, which is shown)") \
+  "one seed, one text (default, or -1: a random one, which --stats shows)") \
 X(LOGIT_BIAS, "logit-bias", 0, LIST, CLI_SAMPLING, "", "ID=+X", \
   0, 0, CLI_LIVE, "Sampling", \
   "add X to the logit of token ID; may be repeated") \

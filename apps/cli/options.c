@@ -344,9 +344,10 @@ fn_status cli_options_parse(cli_command command, int argc, const char *const *ar
     if (status == FN_OK && works) {
         status = read_settings(out, err);
     }
-    if (status == FN_OK && works && out->n_operands > 0) {
+    size_t allowed = command == CLI_HELP || command == CLI_COMPLETION ? 1 : 0;
+    if (status == FN_OK && out->help == 0 && !out->version && out->n_operands > allowed) {
         status = cli_fail(err, FN_E_USAGE, "%s: unexpected argument '%s'",
-                          cli_command_table[command].name, out->operands[0]);
+                          cli_command_table[command].name, out->operands[allowed]);
     }
     return status;
 }

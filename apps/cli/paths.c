@@ -29,6 +29,12 @@ char *cli_path_beside(const char *file, const char *name) {
     return path.data;
 }
 
+char *cli_path_expand(const char *typed) {
+    const char *home = getenv("HOME");
+    bool at_home = typed[0] == '~' && typed[1] == '/' && home != NULL && home[0] == '/';
+    return at_home ? cli_path_join(home, typed + 2) : cli_strdup(typed);
+}
+
 bool cli_path_exists(const char *path) {
     return access(path, F_OK) == 0;
 }

@@ -18,6 +18,8 @@ char *cli_path_demo(void);
 char *cli_path_beside(const char *file, const char *name);
 /* "directory/name" */
 char *cli_path_join(const char *directory, const char *name);
+/* What a person types: "~/name" means the home directory. */
+char *cli_path_expand(const char *typed);
 bool cli_path_exists(const char *path);
 
 #endif

@@ -12,14 +12,14 @@
 #include "flashnext_tools.h"
 
 /* The ids of --ids-file, or of the text. */
-static fn_status read_ids(const cli_options *options, const fn_text *text, fn_ids *ids,
+static fn_status read_ids(const cli_options *options, const cli_model *model, fn_ids *ids,
                           fn_error *err) {
     const char *path = cli_text(options, CLI_OPT_IDS_FILE);
     if (path == NULL) {
         cli_buffer input = {0};
         fn_status status = cli_input_read(options, &input, err);
         if (status == FN_OK) {
-            status = fn_text_encode(text, cli_buffer_text(&input), input.n, true, ids, err);
+            status = fn_text_encode(model->text, cli_buffer_text(&input), input.n, true, ids, err);
         }
         cli_buffer_free(&input);
         return status;
@@ -29,6 +29,9 @@ static fn_status read_ids(const cli_options *options, const fn_text *text, fn_id
     if (status == FN_OK && rows.rows != 1) {
         status =
             cli_fail(err, FN_E_USAGE, "%s: found %zu rows of ids, expected one", path, rows.rows);
+    }
+    if (status == FN_OK) {
+        status = cli_id_rows_check(&rows, path, model->info.vocab, err);
     }
     if (status == FN_OK) {
         *ids = (fn_ids){.items = cli_alloc(rows.length * sizeof *ids->items)};
@@ -103,7 +106,7 @@ int cli_perplexity(const cli_options *options) {
     if (status != FN_OK) {
         return cli_report_model(status, &err);
     }
-    status = read_ids(options, model.text, &ids, &err);
+    status = read_ids(options, &model, &ids, &err);
     int code = status == FN_OK ? score(options, &model, &ids) : cli_report(status, &err);
     if (cli_text(options, CLI_OPT_IDS_FILE) != NULL) {
         free(ids.items);

@@ -54,6 +54,9 @@ int cli_report(fn_status status, const fn_error *err) {
 
 int cli_report_model(fn_status status, const fn_error *err) {
     int code = cli_report(status, err);
+    if (status == FN_E_RANGE) { /* a number that was asked for: --context */
+        return CLI_EXIT_USAGE;
+    }
     return status == FN_E_IO ? CLI_EXIT_MODEL : code;
 }
 

@@ -61,7 +61,7 @@ static bool on_event(void *ud, const fn_event *event) {
 
 /* The prompt's ids, from the file or by encoding text. */
 static fn_status encode_prompt(run_job *job, const cli_buffer *text, const cli_id_rows *rows,
-                               fn_error *err) {
+                               size_t vocab, fn_error *err) {
     if (rows->ids == NULL) {
         fn_status status =
             fn_text_encode(job->text, cli_buffer_text(text), text->n, true, &job->prompt, err);
@@ -74,7 +74,7 @@ static fn_status encode_prompt(run_job *job, const cli_buffer *text, const cli_i
         return cli_fail(err, FN_E_USAGE, "--ids-file: expected one row of ids, found %zu",
                         rows->rows);
     }
-    return FN_OK;
+    return cli_id_rows_check(rows, cli_text(job->options, CLI_OPT_IDS_FILE), vocab, err);
 }
 
 static fn_status generate(run_job *job, fn_session *session, const cli_id_rows *rows,
@@ -93,7 +93,7 @@ static fn_status generate(run_job *job, fn_session *session, const cli_id_rows *
     const cli_value *stop = &job->options->values[CLI_OPT_STOP];
     fn_generation generation = fn_generation_default(job->text);
     generation.sampling = job->sampling.sampling;
-    generation.max_tokens = cli_count(job->options, CLI_OPT_NEW_TOKENS, 0);
+    generation.max_tokens = cli_count(job->options, CLI_OPT_NEW_TOKENS, FN_UNLIMITED);
     generation.min_tokens = cli_count(job->options, CLI_OPT_MIN_TOKENS, 0);
     generation.ignore_end = cli_flag(job->options, CLI_OPT_IGNORE_EOS);
     generation.stop = (const char *const *)stop->list;
@@ -171,7 +171,8 @@ static void print_end(const run_job *job, const fn_session *session) {
     }
     (void)fflush(stdout);
     bool quiet = cli_flag(job->options, CLI_OPT_QUIET);
-    if (cli_flag(job->options, CLI_OPT_STATS) || (isatty(STDERR_FILENO) && !quiet)) {
+    if (cli_flag(job->options, CLI_OPT_STATS) || cli_flag(job->options, CLI_OPT_VERBOSE) ||
+        (isatty(STDERR_FILENO) && !quiet)) {
         const uint64_t *seed = job->sampling.random_seed ? &job->sampling.sampling.seed : NULL;
         cli_timings_show(&job->timings, seed);
     }
@@ -214,7 +215,7 @@ static int complete(run_job *job, cli_model *model, const cli_buffer *text,
     fn_status status =
         cli_sampling_make(job->options, job->text, model->info.vocab, &job->sampling, &err);
     if (status == FN_OK) {
-        status = encode_prompt(job, text, rows, &err);
+        status = encode_prompt(job, text, rows, model->info.vocab, &err);
     }
     if (status == FN_OK) {
         status = open_logprobs(job, &err);

@@ -102,9 +102,9 @@ static fn_status read_bounds(const cli_options *options, const char *golden, cli
 /* Everything that can be wrong without a model. */
 static fn_status read_golden(verify_job *job, fn_error *err) {
     const char *path = cli_text(job->options, CLI_OPT_GOLDEN);
-    fn_status status = read_bounds(job->options, path, &job->verdict.bounds, err);
+    fn_status status = fn_tensor_file_open(path, &job->golden, err);
     if (status == FN_OK) {
-        status = fn_tensor_file_open(path, &job->golden, err);
+        status = read_bounds(job->options, path, &job->verdict.bounds, err);
     }
     if (status == FN_OK) {
         status = read_ids(job->golden, "ids", &job->ids, err);

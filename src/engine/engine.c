@@ -33,6 +33,25 @@ static fn_status pick_kernels(fn_engine *e, const char *word, fn_error *err) {
                : fn_fail(err, FN_E_UNSUPPORTED, "isa %s: this CPU does not have it", word);
 }
 
+/* Ids that text can give, or that end an answer, must be ids the model knows. */
+static fn_status check_text(const fn_engine *e, const fn_engine_options *options, fn_error *err) {
+    size_t size = e->text->tokenizer != NULL ? fn_tokenizer_size(e->text->tokenizer) : 0;
+    if (size > e->shape.vocab) {
+        return fn_fail(
+            err, FN_E_MODEL, "%s%s: found ids up to %zu, expected below %zu (vocab_size)",
+            options->tokenizer_path != NULL ? options->tokenizer_path : options->model_dir,
+            options->tokenizer_path != NULL ? "" : "/tokenizer.json", size - 1, e->shape.vocab);
+    }
+    for (size_t i = 0; i < e->text->n_end_ids; i++) {
+        if ((size_t)e->text->end_ids[i] >= e->shape.vocab) {
+            return fn_fail(err, FN_E_MODEL,
+                           "%s: eos_token_id: found %d, expected below %zu (vocab_size)",
+                           options->model_dir, (int)e->text->end_ids[i], e->shape.vocab);
+        }
+    }
+    return FN_OK;
+}
+
 static fn_status open_files(fn_engine *e, const fn_engine_options *options, fn_error *err) {
     fn_config config = {0};
     char *path = fn_path_join(options->model_dir, "config.json");
@@ -51,7 +70,7 @@ static fn_status open_files(fn_engine *e, const fn_engine_options *options, fn_e
                                 .template_path = options->template_path};
         status = fn_text_open(&text, &e->text, err);
     }
-    return status;
+    return status == FN_OK ? check_text(e, options, err) : status;
 }
 
 uint64_t fn_session_bytes(const fn_shape *shape, const fn_state_layout *layout, size_t context) {

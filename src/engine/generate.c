@@ -17,12 +17,11 @@ typedef struct run {
     fn_token_logprob *top; /* [n_logprobs] */
     const int32_t *end_ids;
     size_t n_end_ids;
-    size_t max_tokens;
     fn_generated *out;
 } run;
 
 fn_generation fn_generation_default(const fn_text *text) {
-    return (fn_generation){.sampling = fn_text_default_sampling(text)};
+    return (fn_generation){.sampling = fn_text_default_sampling(text), .max_tokens = FN_UNLIMITED};
 }
 
 static fn_status start(run *r, fn_error *err) {
@@ -38,7 +37,6 @@ static fn_status start(run *r, fn_error *err) {
                        MAX_LOGPROBS);
     }
     r->end_ids = fn_text_end_ids(e->text, &r->n_end_ids);
-    r->max_tokens = g->max_tokens > 0 ? g->max_tokens : SIZE_MAX;
     r->top = fn_alloc_zero(g->n_logprobs, sizeof *r->top);
     if (r->top == NULL) {
         return fn_fail_nomem(err, "log-probabilities", g->n_logprobs * sizeof *r->top);
@@ -126,7 +124,7 @@ static fn_status loop(run *r, double begin, fn_error *err) {
     fn_status status = FN_OK;
     bool more = true;
     r->out->finish = FN_FINISH_LENGTH;
-    while (more && status == FN_OK && r->out->n_ids < r->max_tokens &&
+    while (more && status == FN_OK && r->out->n_ids < r->settings->max_tokens &&
            fn_session_length(r->session) < r->session->engine->context) {
         status = step(r, &more, err);
         if (r->out->n_ids == 1) {

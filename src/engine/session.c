@@ -72,9 +72,10 @@ static fn_status check_ids(const fn_session *s, const int32_t *ids, size_t n, si
                            fn_error *err) {
     size_t context = s->engine->context;
     if (n > context || length > context - n) {
-        return fn_fail(err, FN_E_RANGE,
-                       "context limit: %zu tokens and %zu more, but the limit is %zu", length, n,
-                       context);
+        return fn_fail(
+            err, FN_E_RANGE,
+            "context limit: %zu tokens are there and %zu should follow, but the limit is %zu",
+            length, n, context);
     }
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < 0 || (size_t)ids[i] >= s->engine->shape.vocab) {

@@ -101,6 +101,18 @@ static fn_status refuse(const char *what, const char *found, const char *expecte
                    expected);
 }
 
+/* Printable, ended, and zeros behind: what make_header writes. */
+static bool is_text(const char *field, size_t size) {
+    size_t n = strnlen(field, size);
+    for (size_t i = 0; i < size; i++) {
+        bool printable = field[i] >= ' ' && field[i] <= '~';
+        if (i < n ? !printable : field[i] != 0) {
+            return false;
+        }
+    }
+    return n < size;
+}
+
 static fn_status check_header(const fn_engine *e, const header *h, fn_error *err) {
     header ours = make_header(e, 0);
     if (memcmp(h->magic, MAGIC, sizeof MAGIC) != 0) {
@@ -109,6 +121,10 @@ static fn_status check_header(const fn_engine *e, const header *h, fn_error *err
     if (h->version != VERSION) {
         return fn_fail(err, FN_E_MODEL, "saved session of version %u, expected %d", h->version,
                        VERSION);
+    }
+    if (!is_text(h->precision, sizeof h->precision) || !is_text(h->kernels, sizeof h->kernels) ||
+        !is_text(h->weights, sizeof h->weights)) {
+        return fn_fail(err, FN_E_MODEL, "the saved session is damaged (in its header)");
     }
     if (h->model != ours.model) {
         return fn_fail(err, FN_E_MODEL, "saved with another checkpoint");
@@ -136,9 +152,6 @@ static fn_status get_session(file_stream *f, fn_session *s, fn_error *err) {
     header h;
     fn_status status = get(f, &h, sizeof h, err);
     if (status == FN_OK) {
-        h.precision[sizeof h.precision - 1] = '\0';
-        h.kernels[sizeof h.kernels - 1] = '\0';
-        h.weights[sizeof h.weights - 1] = '\0';
         status = check_header(s->engine, &h, err);
     }
     status = status == FN_OK ? get(f, s->ids, (size_t)h.n_ids * sizeof *s->ids, err) : status;

@@ -1,143 +1,12 @@
 #include "engine/text.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "engine/generation_config.h"
 #include "tokens/detokenize.h"
-
-#define MAX_CONFIG_BYTES ((size_t)64 << 20)
-
-/* dir/name if it is there; *path is freed by the caller (NULL: not there). */
-static fn_status find_file(const char *dir, const char *name, char **path, fn_error *err) {
-    *path = NULL;
-    if (dir == NULL) {
-        return FN_OK;
-    }
-    *path = fn_path_join(dir, name);
-    if (*path == NULL) {
-        return fn_fail_nomem(err, name, strlen(dir));
-    }
-    if (!fn_file_exists(*path)) {
-        fn_free(*path);
-        *path = NULL;
-    }
-    return FN_OK;
-}
-
-static fn_status read_json(const char *dir, const char *name, json_t **out, fn_error *err) {
-    char *path = NULL;
-    *out = NULL;
-    fn_status status = find_file(dir, name, &path, err);
-    if (status == FN_OK && path != NULL) {
-        status = fn_json_read_file(path, MAX_CONFIG_BYTES, out, err);
-        if (status == FN_OK && !json_is_object(*out)) {
-            status = fn_fail(err, FN_E_MODEL, "%s: found %s, expected an object", path,
-                             fn_json_type_name(*out));
-            json_decref(*out);
-            *out = NULL;
-        }
-    }
-    fn_free(path);
-    return status;
-}
-
-/* ---- generation_config.json ---- */
-
-typedef struct source {
-    const json_t *object;
-    const char *dir, *name;
-} source;
-
-static fn_status wrong_type(const source *s, const char *key, const json_t *value,
-                            const char *expected, fn_error *err) {
-    return fn_fail(err, FN_E_MODEL, "%s/%s: key %s: found %s, expected %s", s->dir, s->name, key,
-                   fn_json_type_name(value), expected);
-}
-
-static fn_status number(const source *s, const char *key, float *out, fn_error *err) {
-    const json_t *value = json_object_get(s->object, key);
-    if (value == NULL || json_is_null(value)) {
-        return FN_OK;
-    }
-    if (!json_is_number(value)) {
-        return wrong_type(s, key, value, "a number", err);
-    }
-    *out = (float)json_number_value(value);
-    return FN_OK;
-}
-
-static fn_status add_end_id(fn_text *text, const source *s, const json_t *value, fn_error *err) {
-    if (!json_is_integer(value) || json_integer_value(value) < 0 ||
-        json_integer_value(value) > INT32_MAX) {
-        return fn_fail(err, FN_E_MODEL, "%s/%s: key eos_token_id: expected an id or a list of ids",
-                       s->dir, s->name);
-    }
-    if (text->n_end_ids < FN_MAX_END_IDS) {
-        text->end_ids[text->n_end_ids++] = (int32_t)json_integer_value(value);
-    }
-    return FN_OK;
-}
-
-static fn_status end_ids(fn_text *text, const source *s, fn_error *err) {
-    const json_t *value = json_object_get(s->object, "eos_token_id");
-    if (value == NULL || json_is_null(value)) {
-        return FN_OK;
-    }
-    if (!json_is_array(value)) {
-        return add_end_id(text, s, value, err);
-    }
-    fn_status status = FN_OK;
-    for (size_t i = 0; i < json_array_size(value) && status == FN_OK; i++) {
-        status = add_end_id(text, s, json_array_get(value, i), err);
-    }
-    return status;
-}
-
-static fn_status sampling(fn_text *text, const source *s, fn_error *err) {
-    const json_t *do_sample = json_object_get(s->object, "do_sample");
-    fn_sampling *to = &text->sampling;
-    float top_k = 0.0f;
-    if (!json_is_true(do_sample)) {
-        return FN_OK; /* greedy */
-    }
-    to->temperature = 1.0f;
-    fn_status status = number(s, "temperature", &to->temperature, err);
-    status = status == FN_OK ? number(s, "top_k", &top_k, err) : status;
-    status = status == FN_OK ? number(s, "top_p", &to->top_p, err) : status;
-    status = status == FN_OK ? number(s, "min_p", &to->min_p, err) : status;
-    status =
-        status == FN_OK ? number(s, "repetition_penalty", &to->repetition_penalty, err) : status;
-    status = status == FN_OK ? number(s, "presence_penalty", &to->presence_penalty, err) : status;
-    status = status == FN_OK ? number(s, "frequency_penalty", &to->frequency_penalty, err) : status;
-    to->top_k = top_k > 0.0f && top_k < 1e9f ? (int32_t)top_k : 0;
-    return status;
-}
-
-static fn_status read_generation(fn_text *text, const char *dir, fn_error *err) {
-    json_t *config = NULL;
-    text->sampling = (fn_sampling){.top_p = 1.0f, .repetition_penalty = 1.0f};
-    fn_status status = read_json(dir, "generation_config.json", &config, err);
-    if (status == FN_OK && config != NULL) {
-        source s = {config, dir, "generation_config.json"};
-        status = end_ids(text, &s, err);
-        status = status == FN_OK ? sampling(text, &s, err) : status;
-    }
-    json_decref(config);
-    if (status != FN_OK || text->n_end_ids > 0) {
-        return status;
-    }
-    status = read_json(dir, "config.json", &config, err);
-    if (status == FN_OK && config != NULL) {
-        json_t *inner = json_object_get(config, "text_config");
-        source s = {json_is_object(inner) ? inner : config, dir, "config.json"};
-        status = end_ids(text, &s, err);
-    }
-    json_decref(config);
-    return status;
-}
 
 /* ---- tokenizer_config.json and the template ---- */
 
@@ -171,7 +40,7 @@ static const json_t *embedded_template(const json_t *config) {
 static fn_status compile_file(fn_text *text, const char *path, fn_error *err) {
     char *bytes = NULL;
     size_t n = 0;
-    fn_status status = fn_file_read_all(path, MAX_CONFIG_BYTES, &bytes, &n, err);
+    fn_status status = fn_file_read_all(path, FN_MAX_TEXT_FILE, &bytes, &n, err);
     if (status == FN_OK) {
         status = fn_chat_template_compile(bytes, n, path, &text->chat_template, err);
     }
@@ -182,12 +51,12 @@ static fn_status compile_file(fn_text *text, const char *path, fn_error *err) {
 static fn_status read_template(fn_text *text, const fn_text_options *options, fn_error *err) {
     json_t *config = NULL;
     char *path = NULL;
-    fn_status status = read_json(options->model_dir, "tokenizer_config.json", &config, err);
+    fn_status status = fn_text_read_json(options->model_dir, "tokenizer_config.json", &config, err);
     status = status == FN_OK ? note_special_tokens(text, config, err) : status;
     if (status == FN_OK && options->template_path != NULL) {
         status = compile_file(text, options->template_path, err);
     } else if (status == FN_OK) {
-        status = find_file(options->model_dir, "chat_template.jinja", &path, err);
+        status = fn_text_find_file(options->model_dir, "chat_template.jinja", &path, err);
         const json_t *embedded = embedded_template(config);
         if (status == FN_OK && path != NULL) {
             status = compile_file(text, path, err);
@@ -202,15 +71,27 @@ static fn_status read_template(fn_text *text, const fn_text_options *options, fn
     return status;
 }
 
+/* A kind of tokenizer that is not supported is a bad model file to whoever opens a model. */
+static fn_status load_tokenizer(fn_text *text, const char *path, fn_error *err) {
+    fn_status status = fn_tokenizer_load(path, &text->tokenizer, err);
+    if (status == FN_E_UNSUPPORTED) {
+        status = FN_E_MODEL;
+        if (err != NULL) {
+            err->code = status;
+        }
+    }
+    return status;
+}
+
 static fn_status read_tokenizer(fn_text *text, const fn_text_options *options, fn_error *err) {
     char *path = NULL;
     fn_status status = FN_OK;
     if (options->tokenizer_path != NULL) {
-        return fn_tokenizer_load(options->tokenizer_path, &text->tokenizer, err);
+        return load_tokenizer(text, options->tokenizer_path, err);
     }
-    status = find_file(options->model_dir, "tokenizer.json", &path, err);
+    status = fn_text_find_file(options->model_dir, "tokenizer.json", &path, err);
     if (status == FN_OK && path != NULL) {
-        status = fn_tokenizer_load(path, &text->tokenizer, err);
+        status = load_tokenizer(text, path, err);
     } else if (status == FN_OK && options->need_tokenizer) {
         status = fn_fail(err, FN_E_MODEL, "%s: no tokenizer.json there, and no other was named",
                          options->model_dir != NULL ? options->model_dir : "(no model directory)");
@@ -227,7 +108,7 @@ fn_status fn_text_open(const fn_text_options *options, fn_text **out, fn_error *
     }
     fn_status status = read_tokenizer(text, options, err);
     status = status == FN_OK ? read_template(text, options, err) : status;
-    status = status == FN_OK ? read_generation(text, options->model_dir, err) : status;
+    status = status == FN_OK ? fn_generation_config_read(text, options->model_dir, err) : status;
     if (status != FN_OK) {
         fn_text_close(text);
         return status;
@@ -377,6 +258,11 @@ static fn_status render(const fn_text *text, const char *request, size_t n, fn_r
     size_t kwargs_n = 0;
     size_t messages_n = 0;
     const char *kwargs = member(request, n, "kwargs", &kwargs_n);
+    kwargs_n = kwargs != NULL ? object_length(kwargs, kwargs_n) : 0;
+    size_t reserved_n = 0;
+    if (kwargs_n > 0 && member(kwargs, kwargs_n, "messages", &reserved_n) != NULL) {
+        return fn_fail(err, FN_E_USAGE, "kwargs: \"messages\" is the conversation, no variable");
+    }
     if (member(request, n, "messages", &messages_n) == NULL) {
         return fn_fail(err, FN_E_USAGE, "the conversation has no \"messages\"");
     }
@@ -386,12 +272,18 @@ static fn_status render(const fn_text *text, const char *request, size_t n, fn_r
         {.text = request, .n = n},
     };
     size_t n_parts = 3;
-    kwargs_n = kwargs != NULL ? object_length(kwargs, kwargs_n) : 0;
     if (kwargs_n > 0) {
         parts[n_parts++] = (fn_template_part){.text = kwargs, .n = kwargs_n};
     }
-    return fn_chat_template_render(text->chat_template, parts, n_parts, (fn_render_limits){0}, out,
-                                   err);
+    fn_status status = fn_chat_template_render(text->chat_template, parts, n_parts,
+                                               (fn_render_limits){0}, out, err);
+    if (status == FN_E_FAILED && !out->raised) {
+        fn_error_prefix(err, "chat template: line %d", out->error_line);
+    }
+    if (status == FN_OK && out->n == 0) {
+        status = fn_fail(err, FN_E_FAILED, "chat template: made an empty prompt of the messages");
+    }
+    return status;
 }
 
 static fn_status encode_rendered(const fn_text *text, const fn_rendered *rendered, bool safe,

@@ -171,6 +171,7 @@ static fn_status render(const fn_chat_template *t, const source *from, fn_render
         context != NULL && read_source(&run, context, from) && fn_jeval_template(&run, &t->tree);
     fn_status status = ok ? take_output(&output, t->name, out, err) : finish(&run, &detail, err);
     out->error_line = ok ? 0 : run.error_line;
+    out->raised = !ok && run.raised;
     fn_jarena_free(&run.arena);
     return status;
 }

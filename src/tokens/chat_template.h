@@ -59,6 +59,7 @@ typedef struct fn_rendered {
     fn_text_span *spans; /* what users wrote: ascending, not empty, not touching */
     size_t n_spans;
     int error_line; /* template line of a failed render; 0 = none known */
+    bool raised;    /* it failed by raise_exception: the message is the template's own */
 } fn_rendered;
 
 /* Compiles n bytes of template source; `name` stands for it in messages and is copied. Fails with

@@ -23,6 +23,7 @@ fn_jval fn_jrun_error(fn_jrun *run, const char *format, ...) {
 fn_jval fn_jrun_error_text(fn_jrun *run, const char *text, size_t n) {
     int shown = n < sizeof run->err->text ? (int)n : (int)sizeof run->err->text;
     (void)fn_fail(run->err, FN_E_FAILED, "%.*s", shown, text);
+    run->raised = true;
     return report(run, FN_E_FAILED);
 }
 

@@ -26,6 +26,7 @@ struct fn_jrun {
     uint32_t depth; /* macro calls */
     const fn_jdict *context;
     struct fn_jbuf *output; /* where template text goes now */
+    bool raised;            /* the template itself gave up: raise_exception */
     fn_status status;
     int error_line;
     fn_error *err;

@@ -187,6 +187,8 @@ def test_commands_and_settings(terminal):
     assert re.search(r"temp +0\.5", chat.ask("/set temp 0.5")) and re.search(r"temp +0\.5", chat.ask("/set"))
     assert "expected" in chat.ask("/set temp warm")
     assert re.search(r"temp +default", chat.ask("/set temp default"))
+    assert "expected" in chat.ask("/set top-p 0") and re.search(r"top-p +default", chat.ask("/set"))
+    assert "expected an id below" in chat.ask("/set logit-bias 99999=+1") and re.search(r"logit-bias +default", chat.ask("/set"))
     assert "off" in chat.ask("/think off") and "<think>" not in chat.ask(QUESTION)
     assert "low" in chat.ask("/think low") and "expected" in chat.ask("/think hard")
     assert "be brief" in chat.ask("/system be brief") and "none" in chat.ask("/system off")
@@ -247,6 +249,17 @@ def test_history_comes_back(terminal, tmp_path):
     chat.type("\x1b[A")
     chat.until("größe")
     assert chat.leave("\x05\x15/exit\r") == 0
+
+
+@pytest.mark.parametrize("change", [{"messages": [{"role": "bogus", "content": "x"}]}, {"kwargs": {"messages": 3}}, {"version": 2}])
+def test_a_saved_conversation_that_cannot_be_answered_is_not_loaded(change, terminal, tmp_path):
+    good = {"format": "flashnext-conversation", "version": 1, "messages": [{"role": "user", "content": "x"}], "kwargs": {}}
+    (tmp_path / "good.json").write_text(json.dumps(good))
+    (tmp_path / "bad.json").write_text(json.dumps(good | change))
+    chat = terminal("-q", HOME=str(tmp_path))
+    assert "loaded 1 messages" in chat.ask("/load ~/good.json")
+    assert "nothing was loaded" in chat.ask("/load ~/bad.json") and "1 messages" in chat.ask("/stats")
+    assert chat.leave("\x04") == 0
 
 
 def test_saving_to_a_directory_fails_and_leaves_nothing(terminal, tmp_path):

@@ -290,7 +290,7 @@ MODEL = DATA / "mini-f32" / "checkpoint"
 def test_bad_ids(ids, word, flashnext, tmp_path):
     (tmp_path / "ids.json").write_text(ids)
     done = flashnext.run("logits", "--model-dir", MODEL, "--ids-file", tmp_path / "ids.json", "--out", tmp_path / "o")
-    assert done.returncode in (1, 2) and done.stdout == "" and word in done.stderr, done.stderr
+    assert done.returncode == 2 and done.stdout == "" and word in done.stderr and "ids.json" in done.stderr, done.stderr
     assert not (tmp_path / "o").exists()
 
 
@@ -321,6 +321,28 @@ def test_generation_stops_at_the_end_of_the_context(flashnext, tmp_path):
     assert got["finish_reason"] == "length" and len(got["ids"]) in (10, 11)
 
 
+def test_no_new_tokens_means_none(flashnext, tmp_path):
+    (tmp_path / "ids.json").write_text("[5, 6, 7]")
+    got = flashnext.json("run", "--model-dir", MODEL, "--ids-file", tmp_path / "ids.json", "-n", 0, "--json")
+    assert got["ids"] == [] and got["finish_reason"] == "length"
+
+
+def test_a_golden_file_that_is_not_there_is_named(flashnext, tmp_path):
+    done = flashnext.run("verify", "--model-dir", MODEL, "--golden", tmp_path / "nothing")
+    assert done.returncode != 0 and str(tmp_path / "nothing") in done.stderr and "case.json" not in done.stderr
+
+
+def test_a_directory_without_a_model_lacks_its_config(flashnext, tmp_path):
+    done = flashnext.run("chat", "-m", tmp_path, "-p", "x")
+    assert done.returncode == 3 and "config.json" in done.stderr
+
+
+def test_settings_file_with_a_zero_byte(flashnext, tmp_path):
+    (tmp_path / "settings").write_bytes(b"temp = 0\0.5\n")
+    done = flashnext.run("run", "--model-dir", MODEL, "-p", "x", "--config", tmp_path / "settings")
+    assert done.returncode == 2 and "settings:1" in done.stderr
+
+
 def test_empty_prompt(flashnext, tmp_path):
     (tmp_path / "ids.json").write_text("[]")
     done = flashnext.run("run", "--model-dir", MODEL, "--ids-file", tmp_path / "ids.json")
@@ -335,7 +357,9 @@ def test_too_little_memory_is_refused_with_numbers(flashnext, tmp_path):
 
 
 @pytest.mark.parametrize("arguments", [["nonsense"], ["logits", "--no-such-option"], ["run", "--temp", "hot"],
-                                       ["logits", "--isa", "mmx"], ["run", "--top-p", "2"], ["chat", "--new-tokens"]])
+                                       ["logits", "--isa", "mmx"], ["run", "--top-p", "2"], ["run", "--top-p", "0"], ["chat", "--new-tokens"],
+                                       ["chat", "--model-dir=", "-p", "x"], ["help", "chat", "run"], ["man", "x"], ["version", "x"],
+                                       ["chat", "-c", "99999999", "-p", "x"]])
 def test_usage(arguments, flashnext):
     done = flashnext.run(*arguments)
     assert done.returncode == 2 and done.stdout == "" and done.stderr.startswith("flashnext: ")
