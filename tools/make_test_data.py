@@ -2,6 +2,7 @@
 """Makes tests/data/mini-*: small random checkpoints in every published layout, with official goldens.
 
     make_test_data.py [NAME ...]      all of them, or some, into tests/data
+    make_test_data.py --long NAME     NAME/long_greedy.json: 2,000 greedy steps of a case that is there
 
 Each gets checkpoint/, golden.safetensors and case.json (meanings, tolerances, measured noise). The
 sizes are odd on purpose, and no weight stays at a value that could hide a mistake. Seeds are tried
@@ -85,6 +86,7 @@ CASES = {
 }
 SMALLEST_GAPS = dict(router=2e-5, block_selection=1e-4)
 SMALLEST_LEAD = 3e-3
+LONG_STEPS, LONG_LEAD = 2000, 2e-4
 
 
 def draw(name, shape, seed):
@@ -239,15 +241,38 @@ def make(name, out):
     print(f"{name}: {sum(f.stat().st_size for f in (out / name).rglob('*') if f.is_file()) / 1e6:.2f} MB")
 
 
+def make_long(name, out):
+    """A drift that only shows after many steps (state, cache, history) ends in another token."""
+    case = CASES[name]
+    seed = json.loads((out / name / "case.json").read_text())["seed"]
+    model = official.causal_lm(config_on_disk(case), LONG_STEPS + 8)
+    fill(model, seed, case.get("dtype"))
+    best = None
+    for first in range(3, 23):
+        prompt = [first, first + 40, first + 80]
+        chosen, lead = official.greedy(model, torch.tensor([prompt]), LONG_STEPS)
+        print(f"{name} from {prompt}: {len(set(chosen))} different ids, smallest lead {lead:.2g}", flush=True)
+        if len(set(chosen[-200:])) >= 6 and (best is None or lead > best["smallest_lead"]):
+            best = dict(made_with=official.versions(), smallest_lead=lead, prompt=prompt, ids=chosen)
+        if best and best["smallest_lead"] >= LONG_LEAD:
+            break
+    else:
+        raise SystemExit(f"{name}: no prompt without a close decision")
+    (out / name / "long_greedy.json").write_text(json.dumps(best) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(CASES))
+    parser.add_argument("--long", metavar="NAME", choices=CASES)
     parser.add_argument("--out", type=Path, default=DATA)
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - set(CASES):
         parser.error(f"no such case: {', '.join(sorted(unknown))}")
     torch.set_num_threads(1)  # one order of sums, whatever the machine
     arguments.out.mkdir(parents=True, exist_ok=True)
+    if arguments.long:
+        return make_long(arguments.long, arguments.out)
     for name in arguments.names or CASES:
         make(name, arguments.out)
 
