@@ -120,8 +120,9 @@ static fn_status open_tables(fn_engine *e, fn_error *err) {
     fn_status status = FN_OK;
     for (size_t p = 0; p < e->shape.n_ple && status == FN_OK; p++) {
         const fn_bound_ple *b = e->bound->layers[e->shape.ple_layer[p]].ple;
-        status = fn_ngram_table_open(e->checkpoint, (const fn_tensor *const *)b->pieces,
-                                     b->n_pieces, b->table_scale, &e->tables[p], err);
+        status =
+            fn_ngram_table_open(e->checkpoint, (const fn_tensor *const *)b->pieces, b->n_pieces,
+                                fn_shape_ngram_row(&e->shape), b->table_scale, &e->tables[p], err);
     }
     return status;
 }

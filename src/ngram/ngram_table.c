@@ -1,31 +1,19 @@
 #include "ngram/ngram_table.h"
 
-#include "base/half.h"
 #include "base/mem.h"
+#include "weights/ngram_row.h"
 
 struct fn_ngram_table {
     const fn_checkpoint *checkpoint;
     const fn_tensor *const *pieces;
     uint64_t *first_row; /* [n_pieces + 1] running sum of rows */
     size_t n_pieces;
-    size_t width;
-    float values[256]; /* of each byte, when the pieces are F8_E4M3 */
+    fn_ngram_row row; /* how each is stored */
 };
 
-/* The value of every E4M3 code times the scale: one rounding, as in the reference. */
-static fn_status fill_values(const fn_checkpoint *c, const fn_tensor *scale, float *values,
-                             fn_error *err) {
-    float factor = 1.0F;
-    fn_status status = scale != NULL ? fn_tensor_read_f32(c, scale, 0, 1, &factor, err) : FN_OK;
-    for (unsigned code = 0; code < 256; code++) {
-        values[code] = fn_e4m3_to_float((uint8_t)code) * factor;
-    }
-    return status;
-}
-
 fn_status fn_ngram_table_open(const fn_checkpoint *c, const fn_tensor *const *pieces,
-                              size_t n_pieces, const fn_tensor *scale, fn_ngram_table **out,
-                              fn_error *err) {
+                              size_t n_pieces, size_t width, const fn_tensor *scale,
+                              fn_ngram_table **out, fn_error *err) {
     *out = NULL;
     fn_ngram_table *table = fn_alloc_zero(1, sizeof *table);
     uint64_t *first_row = fn_alloc_zero(n_pieces + 1, sizeof *first_row);
@@ -37,12 +25,11 @@ fn_status fn_ngram_table_open(const fn_checkpoint *c, const fn_tensor *const *pi
     for (size_t i = 0; i < n_pieces; i++) {
         first_row[i + 1] = first_row[i] + pieces[i]->dims[0];
     }
-    *table = (fn_ngram_table){.checkpoint = c,
-                              .pieces = pieces,
-                              .first_row = first_row,
-                              .n_pieces = n_pieces,
-                              .width = (size_t)pieces[0]->dims[1]};
-    fn_status status = fill_values(c, scale, table->values, err);
+    *table = (fn_ngram_table){
+        .checkpoint = c, .pieces = pieces, .first_row = first_row, .n_pieces = n_pieces};
+    float factor = 1.0F;
+    fn_status status = scale != NULL ? fn_tensor_read_f32(c, scale, 0, 1, &factor, err) : FN_OK;
+    fn_ngram_row_init(pieces[0]->dtype, width, factor, &table->row);
     if (status != FN_OK) {
         fn_ngram_table_close(table);
         return status;
@@ -73,17 +60,13 @@ static size_t piece_of(const fn_ngram_table *table, uint64_t row) {
     return low;
 }
 
-/* FP8 bytes are read into the last quarter of dst and widened upwards. */
+/* Stored bytes are read to the beginning of dst and widened from there. */
 static fn_status read_row(const fn_ngram_table *table, const fn_tensor *piece, uint64_t row,
                           float *dst, fn_error *err) {
-    size_t width = table->width;
-    if (piece->dtype != FN_DTYPE_F8_E4M3) {
-        return fn_tensor_read_f32(table->checkpoint, piece, row * width, width, dst, err);
-    }
-    uint8_t *codes = (uint8_t *)dst + 3 * width;
-    fn_status status = fn_tensor_read(table->checkpoint, piece, row * width, codes, width, err);
-    for (size_t i = 0; status == FN_OK && i < width; i++) {
-        dst[i] = table->values[codes[i]];
+    fn_status status = fn_tensor_read(table->checkpoint, piece, row * table->row.bytes, dst,
+                                      table->row.bytes, err);
+    if (status == FN_OK) {
+        fn_ngram_row_widen(&table->row, (const uint8_t *)dst, dst);
     }
     return status;
 }
@@ -99,7 +82,7 @@ fn_status fn_ngram_table_gather(const fn_ngram_table *table, const int64_t *rows
         uint64_t row = (uint64_t)rows[i];
         size_t piece = piece_of(table, row);
         fn_status status = read_row(table, table->pieces[piece], row - table->first_row[piece],
-                                    dst + i * table->width, err);
+                                    dst + i * table->row.width, err);
         if (status != FN_OK) {
             return status;
         }

@@ -7,7 +7,7 @@
  *          that add up (split_ngram_parts only helps to name a missing piece).
  * Types:   matrices in any format of weights/source.h, each in its own: the dtype in the header
  *          decides, whatever the config says. The embedding and everything that is no matrix BF16,
- *          F16 or F32; tables also F8_E4M3 with one scale; all pieces of a table alike; I64 for the
+ *          F16 or F32; tables as in weights/ngram_row.h, all pieces of a table alike; I64 for the
  *          hash constants.
  * Memory:  views into the checkpoint, which must outlive it. */
 #ifndef FN_WEIGHTS_BIND_H

@@ -5,6 +5,7 @@
 
 #include "shape/ngram_constants.h"
 #include "weights/binder.h"
+#include "weights/ngram_row.h"
 
 #define PIECE_FORMAT "shard_%zu.weight"
 
@@ -33,18 +34,21 @@ static const fn_tensor *take_piece(fn_binder *b, const char *name, const fn_boun
         return NULL;
     }
     fn_binder_mark(b, t);
-    if (!fn_binder_is_plain(t->dtype) && t->dtype != FN_DTYPE_F8_E4M3) {
-        fn_binder_fail(b, t, "BF16, F16, F32 or F8_E4M3 (other formats are not supported)");
+    size_t width = fn_shape_ngram_row(b->shape);
+    uint64_t stored = fn_ngram_row_elements(t->dtype, width);
+    if (stored == 0 || (t->dtype == FN_DTYPE_I8 && width < 2)) {
+        fn_binder_fail(b, t, "BF16, F16, F32, F8_E4M3 or I8 (other formats are not supported)");
     }
-    uint64_t width = fn_shape_ngram_row(b->shape);
     const fn_tensor *first = ple->pieces[0] != NULL ? ple->pieces[0] : t;
-    if (b->status == FN_OK && (t->n_dims != 2 || t->dims[1] != width || t->dtype != first->dtype)) {
+    if (b->status == FN_OK &&
+        (t->n_dims != 2 || t->dims[1] != stored || t->dtype != first->dtype)) {
         char found[120];
         fn_dims_text(t->dims, t->n_dims, found, sizeof found);
-        b->status = fn_fail(
-            b->err, FN_E_MODEL, "%.300s: tensor %.200s: found %s %s, expected %s [rows, %llu]",
-            fn_checkpoint_file_path(b->c, t->file), t->name, fn_dtype_name(t->dtype), found,
-            fn_dtype_name(first->dtype), (unsigned long long)width);
+        b->status = fn_fail(b->err, FN_E_MODEL,
+                            "%.300s: tensor %.200s: found %s %s, expected %s [rows, %llu]",
+                            fn_checkpoint_file_path(b->c, t->file), t->name,
+                            fn_dtype_name(t->dtype), found, fn_dtype_name(first->dtype),
+                            (unsigned long long)fn_ngram_row_elements(first->dtype, width));
     }
     return t;
 }

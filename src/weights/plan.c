@@ -7,6 +7,7 @@
 #include "base/saturate.h"
 #include "kernels/matrix.h"
 #include "shape/ngram_constants.h"
+#include "weights/ngram_row.h"
 
 /* ---- names ---------------------------------------------------------------------------------- */
 
@@ -220,7 +221,9 @@ static void add_table(planner *p, const fn_bound_ple *b, uint64_t rows) {
     uint64_t scale = b->table_scale != NULL ? b->table_scale->bytes : 0;
     uint64_t bits = (uint64_t)p->set->ngram_bits;
     uint64_t row_bytes = bits > 0 ? (width * bits + 7) / 8 : stored / rows;
-    if (bits > 0 && bits < 16) {
+    if (bits == 8) {
+        row_bytes += FN_NGRAM_SCALE_BYTES;
+    } else if (bits > 0 && bits < 16) {
         row_bytes += (width + FN_GROUP_DEFAULT - 1) / FN_GROUP_DEFAULT * 2;
     }
     grow(&line->params, n);

@@ -15,4 +15,7 @@
 void fn_quantize_row(const float *x, size_t n, size_t group, int bits, int8_t *codes,
                      uint16_t *scales);
 
+/* The whole row, of any length, at 8 bits with one float32 scale, which is returned. */
+float fn_quantize_row_whole(const float *x, size_t n, int8_t *codes);
+
 #endif

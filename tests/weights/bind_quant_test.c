@@ -61,6 +61,16 @@ static void make_fp8_table(made_model *m) {
     add(m, TABLE ".weight_scale", "BF16", 1, 0);
 }
 
+/* Codes and the row's scale in one row. */
+static void make_int8_table(made_model *m) {
+    static const char *const pieces[] = {"shard_0.weight", "shard_1.weight", "shard_2.weight"};
+    for (size_t i = 0; i < 3; i++) {
+        made_tensor *t = made_find(m, pieces[i]);
+        t->dtype = "I8";
+        t->dims[1] += 4;
+    }
+}
+
 /* Writes, opens and binds; the model is freed. */
 static fn_status bind(made_model *m, fn_checkpoint **c, fn_bound **bound, fn_error *err) {
     char path[400];
@@ -128,6 +138,7 @@ static void each_module_has_its_own_format(void **state) {
     check_bound(&m, FN_SOURCE_NVFP4, FN_MATRIX_NVFP4);
     m = small();
     make_gptq(&m);
+    make_int8_table(&m);
     check_bound(&m, FN_SOURCE_GPTQ, FN_MATRIX_INT4);
 }
 
@@ -174,6 +185,10 @@ static void a_scale_without_its_weight_is_named(void **state) {
     m = small();
     add(&m, TABLE ".weight_scale", "BF16", 1, 0);
     refused(&m, TABLE ".weight_scale: unexpected");
+    m = small();
+    make_int8_table(&m);
+    add(&m, TABLE ".weight_scale", "BF16", 1, 0);
+    refused(&m, TABLE ".weight_scale: unexpected");
 }
 
 static void wrong_shapes_and_types_are_named(void **state) {
@@ -212,6 +227,25 @@ static void wrong_shapes_and_types_are_named(void **state) {
     }
 }
 
+static void rows_of_a_table_have_one_type_and_width(void **state) {
+    (void)state;
+    char wanted[60];
+    made_model m = small();
+    uint64_t width = made_find(&m, "shard_0.weight")->dims[1];
+    (void)snprintf(wanted, sizeof wanted, "expected I8 [rows, %llu]",
+                   (unsigned long long)width + 4);
+    make_int8_table(&m);
+    made_find(&m, "shard_1.weight")->dims[1] = width;
+    refused(&m, "shard_1.weight: found I8", wanted);
+    m = small();
+    make_int8_table(&m);
+    made_find(&m, "shard_2.weight")->dtype = "F8_E4M3";
+    refused(&m, "shard_2.weight: found F8_E4M3", wanted);
+    m = small();
+    made_find(&m, "shard_0.weight")->dtype = "U8";
+    refused(&m, "shard_0.weight: found U8", "BF16, F16, F32, F8_E4M3 or I8");
+}
+
 static void what_gptq_cannot_mean_is_refused(void **state) {
     (void)state;
     made_model m = small();
@@ -231,6 +265,7 @@ int main(void) {
         cmocka_unit_test(a_weight_without_its_scale_is_named),
         cmocka_unit_test(a_scale_without_its_weight_is_named),
         cmocka_unit_test(wrong_shapes_and_types_are_named),
+        cmocka_unit_test(rows_of_a_table_have_one_type_and_width),
         cmocka_unit_test(what_gptq_cannot_mean_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
