@@ -2,11 +2,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/select.h>
 #include <unistd.h>
 
 #include "cli/report.h"
@@ -90,11 +92,29 @@ void cli_buffer_free(cli_buffer *buffer) {
     *buffer = (cli_buffer){0};
 }
 
+/* Waits until fd has something; false when Ctrl-C or SIGTERM came, also in the instant before. */
+static bool wait_for(int fd) {
+    fd_set one;
+    FD_ZERO(&one);
+    FD_SET(fd, &one); /* one of the first few of this process */
+    sigset_t ends;
+    sigset_t before;
+    (void)sigemptyset(&ends);
+    (void)sigaddset(&ends, SIGINT);
+    (void)sigaddset(&ends, SIGTERM);
+    (void)sigprocmask(SIG_BLOCK, &ends, &before);
+    while (!cli_stop_asked() && pselect(fd + 1, &one, NULL, NULL, NULL, &before) < 0 &&
+           errno == EINTR) {
+    }
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    return !cli_stop_asked();
+}
+
 /* All that fd gives. read(2), not stdio: after Ctrl-C or SIGTERM it must end, not go on. */
 static fn_status read_all(cli_buffer *buffer, int fd, const char *name, fn_error *err) {
     size_t before = buffer->n;
     for (;;) {
-        if (cli_stop_asked()) {
+        if (!wait_for(fd)) {
             return cli_fail(err, FN_E_CANCELLED, "%s: stopped", name);
         }
         if (buffer->n - before > MAX_INPUT_BYTES) {
