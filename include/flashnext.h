@@ -9,6 +9,8 @@
  *     fn_session_sync(session, ids, n, NULL, &err);              (ids of the whole prompt)
  *     fn_session_generate(session, &generation, &result, &err);  (calls you back with each piece)
  *
+ * Several users at once: a scheduler (below) takes requests and computes them together.
+ *
  * An engine is a loaded model; a session is one sequence with its state. Every function that can fail
  * returns fn_status and fills err (NULL allowed; initialise with {0}; the first failure stays). Nothing
  * here exits, prints, reads the environment or keeps global state.
@@ -44,7 +46,8 @@ extern "C" {
     X(E_RANGE, 7, "out of range")                                                                  \
     X(E_UNSUPPORTED, 8, "not supported")                                                           \
     X(E_CANCELLED, 9, "cancelled")                                                                 \
-    X(E_NUMERIC, 10, "not a finite number")
+    X(E_NUMERIC, 10, "not a finite number")                                                        \
+    X(E_BUSY, 11, "busy")
 
 typedef enum fn_status {
 #define FN_STATUS_ENUM(name, code, text) FN_##name = (code),
@@ -227,7 +230,8 @@ typedef struct fn_token_logprob {
 typedef enum fn_event_kind {
     FN_EVENT_TOKEN,    /* one id was chosen: id, logprob, top */
     FN_EVENT_THINKING, /* text of the thought: whole UTF-8 characters */
-    FN_EVENT_ANSWER    /* text of the answer */
+    FN_EVENT_ANSWER,   /* text of the answer */
+    FN_EVENT_PROMPT    /* one id of the prompt: id, logprob, top (the very first has neither) */
 } fn_event_kind;
 
 typedef struct fn_event {
@@ -238,6 +242,7 @@ typedef struct fn_event {
     float logprob;
     const fn_token_logprob *top; /* [n_top], best first */
     size_t n_top;
+    size_t answer; /* of a request with several answers: which, from 0 */
 } fn_event;
 
 #define FN_UNLIMITED SIZE_MAX
@@ -248,6 +253,7 @@ typedef struct fn_generation {
     size_t min_tokens;      /* end tokens are not eligible before */
     bool ignore_end;        /* end tokens stay eligible and do not stop */
     bool starts_in_thought; /* the prompt ended inside <think> */
+    size_t thinking_budget; /* ids of a thought before it is closed for the model; FN_UNLIMITED */
     const char *const
         *stop; /* [n_stop] strings; the text ends before the first that appears in the answer */
     size_t n_stop;
@@ -266,11 +272,123 @@ typedef struct fn_generated {
     double first_seconds, seconds; /* until the first id; all */
 } fn_generated;
 
-/* The text's own sampling, no limit of tokens. */
+/* The text's own sampling, no limit of tokens, no thinking budget. */
 FN_API fn_generation fn_generation_default(const fn_text *text);
 /* Chooses ids and reads each into the session (an end token too), until something stops it. */
 FN_API fn_status fn_session_generate(fn_session *session, const fn_generation *generation,
                                      fn_generated *out, fn_error *err);
+
+/* ---- scheduler: many requests at once --------------------------------------------------------- */
+
+/* Requests wait in a queue, join those that run, and are computed together by one thread of the scheduler:
+ * prompts enter in chunks between the tokens of running answers, whose size follows from measured times.
+ * Finished and half-read prompts stay in a prefix cache (whole states, by token ids), so a conversation
+ * reads only what is new. An answer is the same ids, and the same bits of log-probability, as alone.
+ *
+ * Threads: every function may be called from any thread, except where it says so. Callbacks come from the
+ * scheduler's thread, one at a time: hand things over and return, the other requests wait meanwhile. */
+typedef struct fn_scheduler fn_scheduler;
+typedef struct fn_request fn_request;
+
+typedef struct fn_scheduler_options {
+    size_t max_running;    /* answers computed together; 0: 16, at most half the engine's chunk */
+    size_t max_waiting;    /* requests that may wait; one more is FN_E_BUSY; 0: 64 */
+    uint64_t state_bytes;  /* memory of running requests; 0: what the plan has for sessions */
+    uint64_t cache_bytes;  /* prefix cache in memory; 0: none is kept */
+    size_t cache_spacing;  /* tokens between kept states inside a long prompt; 0: 1024 */
+    const char *cache_dir; /* kept states go there too and outlive the process; or NULL */
+    uint64_t cache_dir_bytes; /* 0: 8 x cache_bytes */
+} fn_scheduler_options;
+
+FN_API fn_scheduler_options fn_scheduler_options_default(void);
+/* Fails with FN_E_USAGE, FN_E_FIT, FN_E_IO (cache_dir), FN_E_NOMEM. The engine must outlive it. */
+FN_API fn_status fn_scheduler_create(fn_engine *engine, const fn_scheduler_options *options,
+                                     fn_scheduler **out, fn_error *err);
+/* Cancels what is there (their on_done is called) and ends the thread. Requests are freed before or after;
+ * after it nothing else is called on them. NULL is allowed; not from a callback. */
+FN_API void fn_scheduler_destroy(fn_scheduler *scheduler);
+
+typedef struct fn_prompt_progress {
+    size_t read, cached, total; /* ids of the prompt: read or cached so far, cached, all */
+    double seconds;             /* since it left the queue */
+} fn_prompt_progress;
+
+/* Times in seconds from fn_scheduler_submit; 0: never. */
+typedef struct fn_request_result {
+    fn_status status;   /* FN_OK: every answer has its fn_generated */
+    const char *error;  /* message of another status, or "" */
+    size_t n_prompt;    /* ids of the prompt */
+    size_t n_cached;    /* of them taken from the prefix cache */
+    size_t n_generated; /* ids of all answers, n_thinking of them in thoughts */
+    size_t n_thinking;
+    size_t n_drafted, n_accepted; /* ids that were drafted, and that were right */
+    double started, prompt;       /* left the queue, the prompt is read */
+    double first, end;            /* first id of any answer, end */
+} fn_request_result;
+
+typedef struct fn_request_options {
+    const int32_t *ids; /* [n_ids], n_ids >= 1: the prompt */
+    size_t n_ids;
+    /* Lengths of beginnings of the prompt that others may share, ascending: ends of messages, the place
+     * before the generation prompt. What ends with an end id of the text counts by itself. */
+    const size_t *marks; /* [n_marks] */
+    size_t n_marks;
+    fn_generation
+        generation;       /* on_event is called by the scheduler's thread; false: end the answer */
+    size_t n_answers;     /* to one prompt; 0: 1. Answer i draws with seed + i */
+    bool prompt_logprobs; /* FN_EVENT_PROMPT for each prompt id; the cache is not asked then */
+    bool no_cache;        /* neither look into the prefix cache nor add to it */
+    /* All may be NULL. Progress comes after each chunk; on_answer when an answer ends; on_done last, once for
+     * every request that submit accepted, unless it was freed before. */
+    void (*on_progress)(void *ud, const fn_prompt_progress *progress);
+    void (*on_answer)(void *ud, size_t answer, const fn_generated *generated);
+    void (*on_done)(void *ud, const fn_request_result *result);
+    void *ud; /* of these three; generation.ud is for on_event */
+} fn_request_options;
+
+FN_API fn_request_options fn_request_options_default(const fn_text *text);
+/* Checks, copies everything and queues. Fails at once with FN_E_RANGE (an id; prompt and limit do not leave
+ * room for one token, both numbers in the message), FN_E_USAGE (a setting), FN_E_FIT (its memory is more than
+ * all there is for requests), FN_E_BUSY (the queue is full). *out is freed with fn_request_free. */
+FN_API fn_status fn_scheduler_submit(fn_scheduler *scheduler, const fn_request_options *options,
+                                     fn_request **out, fn_error *err);
+
+/* Stops it wherever it is, at once or after the running chunk; on_done follows (status FN_E_CANCELLED). What
+ * was read stays in the prefix cache. Also from callbacks; harmless when it is done. */
+FN_API void fn_request_cancel(fn_request *request);
+/* Cancels if it is not done. No callback runs or comes after this returns. NULL is allowed; not from its
+ * callbacks. */
+FN_API void fn_request_free(fn_request *request);
+
+typedef enum fn_request_phase {
+    FN_REQUEST_WAITING,
+    FN_REQUEST_PROMPT,
+    FN_REQUEST_ANSWER,
+    FN_REQUEST_DONE
+} fn_request_phase;
+
+typedef struct fn_request_state {
+    fn_request_phase phase;
+    size_t ahead; /* requests before it in the queue */
+    fn_prompt_progress prompt;
+    size_t n_generated;
+} fn_request_state;
+FN_API void fn_request_get_state(fn_request *request, fn_request_state *out);
+
+/* Since creation, except what is marked (now). */
+typedef struct fn_scheduler_counts {
+    size_t waiting, running; /* (now) requests */
+    uint64_t submitted, refused_busy;
+    uint64_t stopped, reached_limit, cancelled, failed; /* requests, by the first answer's end */
+    uint64_t prompt_ids, cached_ids, generated_ids, drafted_ids, accepted_ids;
+    uint64_t forwards, rows;
+    double busy_seconds;               /* in forwards */
+    uint64_t state_bytes, state_limit; /* (now) reserved by running requests, and what there is */
+    uint64_t cache_lookups, cache_hits, cache_evictions;
+    uint64_t cache_states, cache_bytes, cache_limit; /* (now) */
+    uint64_t disk_states, disk_bytes, disk_hits;     /* (now, now, since creation) */
+} fn_scheduler_counts;
+FN_API void fn_scheduler_get_counts(fn_scheduler *scheduler, fn_scheduler_counts *out);
 
 #ifdef __cplusplus
 }

@@ -21,7 +21,7 @@ typedef struct run {
 } run;
 
 fn_generation fn_generation_default(const fn_text *text) {
-    return (fn_generation){.sampling = fn_text_default_sampling(text), .max_tokens = FN_UNLIMITED};
+    return (fn_generation){.sampling = fn_text_default_sampling(text), .max_tokens = FN_UNLIMITED, .thinking_budget = FN_UNLIMITED};
 }
 
 static fn_status start(run *r, fn_error *err) {
