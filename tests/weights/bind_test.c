@@ -476,8 +476,8 @@ static void table_rows_must_add_up(void **state) {
     made_find(&m, "shard_1.weight")->dtype = "F32";
     check_bind(&m, "shard_1.weight: found F32 [80, 2], expected BF16 [rows, 2]");
     m = tiny();
-    made_find(&m, "shard_0.weight")->dtype = "I8";
-    check_bind(&m, "shard_0.weight: found I8 [80, 2]", "F8_E4M3", "not supported");
+    made_find(&m, "shard_0.weight")->dtype = "U8";
+    check_bind(&m, "shard_0.weight: found U8 [80, 2]", "F8_E4M3", "not supported");
 }
 
 /* Pieces of any sizes do, and split_ngram_parts need not be right. */
