@@ -53,7 +53,7 @@ static void multiply(bench *b, int thread) {
     fn_matmul_args a = {.y = b->y,
                         .ldy = b->m.rows,
                         .x = b->x,
-                        .ldx = b->m.cols,
+                        .ldx = b->m.cols * sizeof(float),
                         .rows = b->rows,
                         .w = &b->m,
                         .tile_begin = half * (size_t)thread,

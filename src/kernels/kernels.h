@@ -19,12 +19,13 @@
 #include <stdint.h>
 
 #include "kernels/matrix.h"
+#include "kernels/row.h"
 
 typedef struct fn_matmul_args {
     float *y; /* [rows, ldy], columns [32*tile_begin, min(32*tile_end, N)) are written */
     size_t ldy;
-    const float *x; /* [rows, ldx], K used */
-    size_t ldx;
+    const void *x; /* [rows, ldx bytes]; matmul: float32 rows; matmul_fast: the form of w->kind */
+    size_t ldx;    /* bytes from one row to the next */
     size_t rows;
     const fn_matrix *w;
     size_t tile_begin, tile_end;
@@ -43,6 +44,20 @@ typedef struct fn_attention_args {
     float *scores; /* scratch [heads, n_keys] */
 } fn_attention_args;
 
+/* The same with keys and values kept in BF16. */
+typedef struct fn_attention_bf16_args {
+    float *out;        /* [heads, Dh] */
+    const uint16_t *q; /* [heads, ldq], Dh used */
+    size_t ldq;
+    size_t heads;
+    size_t head_dim;
+    size_t n_keys;            /* >= 1 */
+    const uint16_t *const *k; /* [n_keys] rows of Dh, ascending position */
+    const uint16_t *const *v; /* [n_keys] rows of Dh */
+    float scale;
+    float *scores; /* scratch [heads, n_keys] */
+} fn_attention_bf16_args;
+
 typedef struct fn_delta_args {
     float *state_out;      /* [dk, ld_state]: the state after this token (may equal state_in) */
     const float *state_in; /* [dk, ld_state] */
@@ -57,11 +72,51 @@ typedef struct fn_delta_args {
     float *out; /* [dv] */
 } fn_delta_args;
 
+/* Some tokens of one head. Rows of token t: q + t * ldx, and likewise k and v. */
+typedef struct fn_delta_run_args {
+    float *state_out;      /* [dk, ld_state]: the state after the last token (may equal state_in) */
+    const float *state_in; /* [dk, ld_state] */
+    size_t ld_state;
+    size_t dk;
+    size_t dv;      /* value columns handled here; columns are independent */
+    size_t tokens;  /* >= 1 */
+    const float *q; /* [tokens, ldx], dk used; normalised and scaled */
+    const float *k; /* [tokens, ldx], dk used; normalised */
+    const float *v; /* [tokens, ldx], dv used */
+    size_t ldx;
+    const float *decay; /* [tokens, ld_gate], one used: exp(g) */
+    const float *beta;  /* [tokens, ld_gate], one used */
+    size_t ld_gate;
+    float *out; /* [tokens, ldo], dv written */
+    size_t ldo;
+} fn_delta_run_args;
+
 typedef struct fn_kernels {
     const char *name; /* "ref", "avx2", "avx512" */
 
     /* y = x W^T, by kind; order in kernels/matrix.h. */
     void (*matmul[FN_MATRIX_KINDS])(const fn_matmul_args *a);
+
+    /* y = x W^T in the fast precision: rows of x in the form fn_row_form_of(w->kind), written by
+     * write_row with w's K and group. Subnormals count as zero in BF16 products.
+     *
+     *   INT8, INT4  i = the exact integer sum of one group's code products; groups ascending from
+     *               y = 0: y = fma((float)i, weight_scale * row_scale, y)
+     *   BF16        pairs of k ascending from y = 0: y = fma(w1, x1, y), then y = fma(w0, x0, y);
+     *               w0, x0 the even k: what the BF16 dot product instruction computes
+     *   others      the bits of matmul
+     *
+     * Error against a double sum of the same rounded inputs: INT8, INT4 at most G + 2 roundings
+     * (2^-24) of the sum of the groups' magnitudes; BF16 at most K of the products'. */
+    void (*matmul_fast[FN_MATRIX_KINDS])(const fn_matmul_args *a);
+
+    /* One row x [cols] in a form of kernels/row.h; `row` has fn_row_bytes(form, cols, group) bytes
+     * and does not overlap x.
+     *
+     * FN_ROW_INT8: per group, scale = max|x| / 127, code = x * (127 / max|x|) rounded to nearest,
+     * ties to even. A group below 2^-100 throughout is all zeros with scale 0; one that holds a NaN
+     * or an infinity has the scale NaN, so that what depends on it is NaN. */
+    void (*write_row[FN_ROW_FORMS])(void *row, const float *x, size_t cols, size_t group);
 
     float (*dot)(const float *a, const float *b, size_t n);
     /* y[i] = x[i] * s * (1 + w[i]),  s = 1 / sqrt(dot(x, x) / n + eps); y may be x */
@@ -102,6 +157,12 @@ typedef struct fn_kernels {
      * sums over dk ascending with fma from zero, per value column. */
     void (*delta_step)(const fn_delta_args *a);
 
+    /* The same rule in one walk over the state a token: with r = S^T k and o = S^T q of the state
+     * before the token (fma ascending over dk from zero, per column), qk = dot(q, k):
+     *   d = beta * (v - decay * r);  out = fma(qk, d, decay * o);  S = fma(k, d^T, decay * S).
+     * Several tokens give the same bits as one call for each. */
+    void (*delta_run)(const fn_delta_run_args *a);
+
     /* score_i = scale * dot(q, k_i); p_i = exp(score_i - max); sum of p in dot order over the keys;
      * out_d = (sum over i ascending of p_i * v_i[d], fma from zero) / sum. On return `scores` holds
      * no meaning. */
@@ -112,7 +173,17 @@ typedef struct fn_kernels {
     void (*index_scores)(float *scores, const float *q, size_t heads, const float *keys, size_t n,
                          size_t d, float scale);
 
+    /* BF16 dot order: lane j % 16 takes pair j (elements 2j, 2j + 1), pairs ascending from zero: fma
+     * of the odd elements, then of the even ones, subnormals as zero; then the tree. An odd n is
+     * padded by a zero. For attention_bf16 (scores; p and sums as in attention, values widened) and
+     * for index_scores_bf16; q rounded by f32_to_bf16. */
+    void (*attention_bf16)(const fn_attention_bf16_args *a);
+    void (*index_scores_bf16)(float *scores, const uint16_t *q, size_t heads, const uint16_t *keys,
+                              size_t n, size_t d, float scale);
+
     void (*bf16_to_f32)(float *y, const uint16_t *x, size_t n);
+    /* To nearest, ties to even; subnormals become zeros of their sign. */
+    void (*f32_to_bf16)(uint16_t *y, const float *x, size_t n);
 } fn_kernels;
 
 /* Instruction sets in ascending order. */

@@ -47,7 +47,7 @@ static void run_unit(const linear_job *j, const fn_linear *u, size_t tiles[2], s
         j->k->matmul[u->w->kind](&(fn_matmul_args){.y = u->y + rows[0] * u->ldy,
                                                    .ldy = u->ldy,
                                                    .x = u->x + rows[0] * u->ldx,
-                                                   .ldx = u->ldx,
+                                                   .ldx = u->ldx * sizeof(float),
                                                    .rows = rows[1] - rows[0],
                                                    .w = u->w,
                                                    .tile_begin = tiles[0],

@@ -28,7 +28,7 @@ static void product(const fn_kernels *table, const test_matrix *w, const float *
     fn_matmul_args a = {.y = y,
                         .ldy = ldy,
                         .x = x,
-                        .ldx = ldx,
+                        .ldx = ldx * sizeof(float),
                         .rows = rows,
                         .w = &w->m,
                         .tile_begin = 0,
@@ -126,7 +126,7 @@ static void tiles_may_be_split_anywhere(void **state) {
             for (size_t cut = 0; cut <= TILES; cut++) {
                 for (size_t i = 0; i < ROWS * N; i++)
                     split[i] = CANARY;
-                fn_matmul_args a = {split, N, x, K, ROWS, &w.m, cut, TILES};
+                fn_matmul_args a = {split, N, x, K * sizeof(float), ROWS, &w.m, cut, TILES};
                 tables[t]->matmul[kinds[kind]](&a);
                 for (size_t r = 0; r < ROWS; r++)
                     for (size_t n = 0; n < cut * FN_TILE && n < N; n++)

@@ -1,4 +1,5 @@
 #include "kernels/avx2/avx2.h"
+#include "kernels/ref/ref.h"
 #include "kernels/softplus.h"
 #include "kernels/tables.h"
 

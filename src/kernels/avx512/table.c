@@ -1,4 +1,5 @@
 #include "kernels/avx512/avx512.h"
+#include "kernels/ref/ref.h"
 #include "kernels/softplus.h"
 #include "kernels/tables.h"
 

@@ -41,7 +41,7 @@ static void matmul(const fn_matmul_args *a, widen_fn *widen) {
         size_t n0 = t * FN_TILE, n = MIN(w->rows - n0, (size_t)FN_TILE);
         for (size_t r = 0; r < a->rows; r++) {
             float y[FN_TILE] = {0.0f};
-            tile_row(y, a->x + r * a->ldx, w, w->tiles + t * w->tile_bytes, widen);
+            tile_row(y, fn_ref_row(a, r), w, w->tiles + t * w->tile_bytes, widen);
             memcpy(a->y + r * a->ldy + n0, y, n * sizeof(float));
         }
     }

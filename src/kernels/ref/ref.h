@@ -6,6 +6,7 @@
 #define FN_KERNELS_REF_H
 
 #include <math.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -35,6 +36,11 @@ static inline float fn_ref_lanes_sum(float lanes[FN_LANES]) {
     return lanes[0];
 }
 
+/* Row r of the inputs, as bytes or floats. */
+static inline const void *fn_ref_row(const fn_matmul_args *a, size_t r) {
+    return (const uint8_t *)a->x + r * a->ldx;
+}
+
 /* exp of one value; exp.c says how. */
 float fn_ref_exp_value(float x);
 /* 1 / (1 + exp(-z)) */
@@ -51,6 +57,12 @@ void fn_ref_matmul_int8(const fn_matmul_args *a);
 void fn_ref_matmul_int4(const fn_matmul_args *a);
 void fn_ref_matmul_fp8(const fn_matmul_args *a);
 void fn_ref_matmul_nvfp4(const fn_matmul_args *a);
+void fn_ref_matmul_fast_bf16(const fn_matmul_args *a);
+void fn_ref_matmul_fast_int8(const fn_matmul_args *a);
+void fn_ref_matmul_fast_int4(const fn_matmul_args *a);
+void fn_ref_write_row_f32(void *row, const float *x, size_t cols, size_t group);
+void fn_ref_write_row_bf16(void *row, const float *x, size_t cols, size_t group);
+void fn_ref_write_row_int8(void *row, const float *x, size_t cols, size_t group);
 void fn_ref_rms_norm(float *y, const float *x, const float *w, size_t n, float eps);
 void fn_ref_rms_norm_gated(float *y, const float *x, const float *w, const float *gate, size_t n,
                            float eps);
@@ -67,9 +79,14 @@ void fn_ref_mix_streams(float *y, const float *gate, const float *x, size_t hc, 
 void fn_ref_conv_silu(float *y, const float *const *x, const float *w, size_t taps, size_t c);
 void fn_ref_rope(float *x, const float *cos, const float *sin, size_t rotary);
 void fn_ref_delta_step(const fn_delta_args *a);
+void fn_ref_delta_run(const fn_delta_run_args *a);
 void fn_ref_attention(const fn_attention_args *a);
+void fn_ref_attention_bf16(const fn_attention_bf16_args *a);
+void fn_ref_index_scores_bf16(float *scores, const uint16_t *q, size_t heads, const uint16_t *keys,
+                              size_t n, size_t d, float scale);
 void fn_ref_index_scores(float *scores, const float *q, size_t heads, const float *keys, size_t n,
                          size_t d, float scale);
 void fn_ref_bf16_to_f32(float *y, const uint16_t *x, size_t n);
+void fn_ref_f32_to_bf16(uint16_t *y, const float *x, size_t n);
 
 #endif
