@@ -7,10 +7,10 @@
 #ifndef FN_WEIGHTS_WEIGHTS_H
 #define FN_WEIGHTS_WEIGHTS_H
 
-#include "base/pool.h"
 #include "kernels/kernels.h"
 #include "shape/ngram_constants.h"
 #include "weights/bind.h"
+#include "weights/pack.h"
 #include "weights/settings.h"
 
 typedef struct fn_mixer_weights {
@@ -77,12 +77,6 @@ typedef struct fn_weights {
     uint8_t *arena;
     size_t arena_bytes;
 } fn_weights;
-
-/* Told how far loading is; false from it cancels (FN_E_CANCELLED). */
-typedef struct fn_load_watch {
-    bool (*progress)(void *ud, uint64_t done_bytes, uint64_t total_bytes);
-    void *ud;
-} fn_load_watch;
 
 /* Bytes that loading will keep resident. */
 FN_NODISCARD fn_status fn_weights_size(const fn_bound *bound, const fn_shape *shape,
