@@ -145,8 +145,13 @@ typedef enum fn_precision {
     FN_PRECISION_EXACT    /* float32 activations, weights widened */
 } fn_precision;
 
-/* stage: "loading" or "prompt"; unit: "bytes" or "tokens". Return false to cancel (FN_E_CANCELLED). */
+/* stage: "loading" or "n-gram table", in bytes, or "prompt", in tokens. Return false to cancel
+ * (FN_E_CANCELLED). */
 typedef bool (*fn_progress)(void *ud, const char *stage, uint64_t done, uint64_t total);
+
+/* Where the n-gram table is kept: left on disk and read by row, or read into RAM at start. AUTO: in RAM when it
+ * fits beside the rest and is small enough (at most 256 MiB) not to delay the start, else on disk. */
+typedef enum fn_ngram_place { FN_NGRAM_AUTO, FN_NGRAM_DISK, FN_NGRAM_RAM } fn_ngram_place;
 
 typedef struct fn_engine_options {
     const char *model_dir;
@@ -162,6 +167,7 @@ typedef struct fn_engine_options {
      * group_size inputs (32, 64, 128; 0: 128) with a scale each; 16: BF16; 0: as stored. */
     int expert_bits, dense_bits;
     size_t group_size;
+    fn_ngram_place ngram;
     uint64_t mem_limit;   /* bytes; 0: what the machine has */
     fn_progress progress; /* or NULL */
     void *progress_ud;
@@ -179,6 +185,16 @@ typedef struct fn_engine_info {
     double load_seconds;
 } fn_engine_info;
 FN_API void fn_engine_get_info(const fn_engine *engine, fn_engine_info *out);
+
+/* The n-gram tables of all layers together. */
+typedef struct fn_ngram_info {
+    uint64_t bytes; /* as stored */
+    bool in_ram;
+    bool cache_known;      /* whether the system tells; only asked on disk */
+    uint64_t cached_bytes; /* of those on disk, what the page cache holds now */
+} fn_ngram_info;
+FN_API void fn_engine_ngram_info(const fn_engine *engine, fn_ngram_info *out);
+
 FN_API const fn_text *fn_engine_text(const fn_engine *engine);
 
 /* ---- sessions ----------------------------------------------------------------------------------- */

@@ -55,8 +55,9 @@ typedef struct fn_plan_options {
     const char *config_path; /* a config.json alone: shapes without headers */
     int expert_bits, dense_bits, ngram_bits, kv_bits; /* 0: as stored / as the engine keeps them */
     size_t group_size;                                /* of 4 and 8 bits: 32, 64, 128; 0: 128 */
-    size_t context, sequences, chunk;                 /* 0: the model's maximum, 1, 512 */
-    uint64_t mem_limit;                               /* 0: what the machine has */
+    fn_ngram_place ngram;
+    size_t context, sequences, chunk; /* 0: the model's maximum, 1, 512 */
+    uint64_t mem_limit;               /* 0: what the machine has */
 } fn_plan_options;
 
 FN_API fn_plan_options fn_plan_options_default(void);

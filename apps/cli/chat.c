@@ -117,6 +117,7 @@ void cli_chat_show_timings(const cli_chat_state *chat) {
     fputs(dim ? "\033[2m" : "", stderr);
     cli_timings_show(&chat->timings, chat->seed_is_random ? &chat->seed : NULL);
     if (cli_flag(chat->options, CLI_OPT_STATS)) {
+        cli_ngram_show(chat->model.engine);
         cli_memory_show();
     }
     fputs(dim ? "\033[0m" : "", stderr);

@@ -271,6 +271,7 @@ static bool run_stats(cli_chat_state *chat, const char *rest) {
     if (chat->timings.predicted_n > 0) {
         cli_timings_show(&chat->timings, chat->seed_is_random ? &chat->seed : NULL);
     }
+    cli_ngram_show(chat->model.engine);
     cli_memory_show();
     return false;
 }

@@ -130,6 +130,23 @@ static void print_list(const json_t *list) {
     }
 }
 
+static void print_ngram(json_t *root) {
+    const json_t *ngram = cli_json_at(root, "ngram");
+    const json_t *cached = cli_json_at(ngram, "cached_bytes");
+    char bytes[32];
+    if (!json_is_object(ngram)) {
+        return;
+    }
+    printf("\nN-gram table\n  %s in rows of %llu bytes",
+           cli_bytes(cli_json_whole(ngram, "bytes"), bytes, sizeof bytes),
+           (unsigned long long)cli_json_whole(ngram, "row_bytes"));
+    if (json_is_integer(cached)) {
+        printf(", %s of it in the page cache",
+               cli_bytes(cli_json_whole(ngram, "cached_bytes"), bytes, sizeof bytes));
+    }
+    putchar('\n');
+}
+
 static void print_object(const char *title, json_t *object) {
     const char *key = NULL;
     json_t *value = NULL;
@@ -162,6 +179,7 @@ int cli_inspect(const cli_options *options) {
         json_error_t at;
         json_t *root = json_loads(json, 0, &at);
         print_files(root);
+        print_ngram(root);
         print_object("Shape", json_object_get(root, "shape"));
         print_object("Numbers by class", json_object_get(root, "params"));
         print_tensors(root);

@@ -54,6 +54,32 @@ int cli_bits(const cli_options *options, cli_option_id id) {
     return text != NULL ? (int)strtol(text, NULL, 10) : 0;
 }
 
+fn_status cli_ngram_place(const cli_options *options, fn_ngram_place *out, fn_error *err) {
+    bool disk = cli_flag(options, CLI_OPT_NGRAM_MMAP);
+    bool ram = cli_flag(options, CLI_OPT_NGRAM_RAM);
+    *out = disk ? FN_NGRAM_DISK : ram ? FN_NGRAM_RAM : FN_NGRAM_AUTO;
+    return disk && ram
+               ? cli_fail(err, FN_E_USAGE, "--ngram-mmap and --ngram-ram exclude each other")
+               : FN_OK;
+}
+
+void cli_ngram_show(const fn_engine *engine) {
+    fn_ngram_info info;
+    char bytes[32];
+    char cached[32];
+    fn_engine_ngram_info(engine, &info);
+    if (info.bytes == 0) {
+        return;
+    }
+    fprintf(stderr, "n-gram table: %s %s", cli_bytes(info.bytes, bytes, sizeof bytes),
+            info.in_ram ? "in memory" : "on disk");
+    if (info.cache_known) {
+        fprintf(stderr, ", %s of it in the page cache",
+                cli_bytes(info.cached_bytes, cached, sizeof cached));
+    }
+    fputc('\n', stderr);
+}
+
 fn_status cli_model_open(const cli_options *options, fn_precision precision, size_t context,
                          cli_model *out, fn_error *err) {
     *out = (cli_model){0};
@@ -74,6 +100,10 @@ fn_status cli_model_open(const cli_options *options, fn_precision precision, siz
     engine.expert_bits = cli_bits(options, CLI_OPT_EXPERT_BITS);
     engine.dense_bits = cli_bits(options, CLI_OPT_DENSE_BITS);
     engine.group_size = (size_t)cli_bits(options, CLI_OPT_GROUP_SIZE);
+    status = cli_ngram_place(options, &engine.ngram, err);
+    if (status != FN_OK) {
+        return status;
+    }
     engine.mem_limit = cli_whole(options, CLI_OPT_MEM_LIMIT, 0);
     engine.progress = cli_progress_step;
     engine.progress_ud = &out->progress;
@@ -86,6 +116,7 @@ fn_status cli_model_open(const cli_options *options, fn_precision precision, siz
     fn_engine_get_info(out->engine, &out->info);
     if (cli_flag(options, CLI_OPT_VERBOSE)) {
         describe(out);
+        cli_ngram_show(out->engine);
     }
     return FN_OK;
 }

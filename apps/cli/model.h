@@ -34,6 +34,13 @@ fn_status cli_text_open(const cli_options *options, bool need_tokenizer, fn_text
 /* The number of a choice such as 16|8|4; 0: not given. */
 int cli_bits(const cli_options *options, cli_option_id id);
 
+/* --ngram-mmap or --ngram-ram; FN_E_USAGE for both. */
+fn_status cli_ngram_place(const cli_options *options, fn_ngram_place *out, fn_error *err);
+
+/* Where the model's n-gram table is and what the page cache holds of it: a line on standard error; nothing for a
+ * model without one. */
+void cli_ngram_show(const fn_engine *engine);
+
 /* Bytes for people: "1.25 GiB"; out [size]. */
 const char *cli_bytes(uint64_t bytes, char *out, size_t size);
 

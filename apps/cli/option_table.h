@@ -174,6 +174,13 @@ X(DENSE_BITS, "dense-bits", 0, CHOICE, CLI_COMPUTING | CLI_BIT(PLAN), "", "16|8|
 X(GROUP_SIZE, "group-size", 0, CHOICE, CLI_COMPUTING | CLI_BIT(PLAN), "", "128|64|32", \
   0, 0, 0, "Weights", \
   "inputs that share a scale at 4 or 8 bits (default: 128)") \
+X(NGRAM_MMAP, "ngram-mmap", 0, FLAG, CLI_COMPUTING | CLI_BIT(PLAN), "", "", \
+  0, 0, CLI_COMMON, "Weights", \
+  "leave the n-gram table on disk and read it by row (default, unless it is below 256 MiB " \
+  "and fits)") \
+X(NGRAM_RAM, "ngram-ram", 0, FLAG, CLI_COMPUTING | CLI_BIT(PLAN), "", "", \
+  0, 0, 0, "Weights", \
+  "read the n-gram table into memory at start; never changes a result") \
 X(SEQUENCES, "sequences", 0, COUNT, CLI_BIT(PLAN), "", "N", \
   1, 65536, CLI_COMMON, "Plan", \
   "sequences in memory at once (default: 1)") \

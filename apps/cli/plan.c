@@ -171,6 +171,9 @@ static fn_status make_plan(const cli_options *options, char **json, fn_error *er
     plan.chunk = cli_count(options, CLI_OPT_CHUNK, plan.chunk);
     plan.mem_limit = cli_whole(options, CLI_OPT_MEM_LIMIT, 0);
     if (status == FN_OK) {
+        status = cli_ngram_place(options, &plan.ngram, err);
+    }
+    if (status == FN_OK) {
         status = fn_plan(&plan, json, err);
     }
     free(dir);

@@ -42,7 +42,7 @@ static void draw(const char *stage, uint64_t done, uint64_t total, double second
     double rate = (double)done / seconds;
     double left = rate > 0.0 ? (double)(total - done) / rate : 0.0;
     fprintf(stderr, "\r\033[K%s [%s] %3.0f%%", stage, bar, share * 100.0);
-    if (strcmp(stage, "loading") == 0) {
+    if (strcmp(stage, "prompt") != 0) {
         fprintf(stderr, "  %.2f of %.2f GB  %.2f GB/s", (double)done * 1e-9, (double)total * 1e-9,
                 rate * 1e-9);
     } else {

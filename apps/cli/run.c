@@ -17,6 +17,7 @@
 /* One completion from prompt to output. */
 typedef struct run_job {
     const cli_options *options;
+    const fn_engine *engine;
     const fn_text *text;
     cli_progress *progress;
     fn_ids prompt;
@@ -129,6 +130,14 @@ static json_t *timings_json(const cli_timings *t) {
                      "first_ms", t->first_seconds * 1e3);
 }
 
+static json_t *ngram_json(const fn_engine *engine) {
+    fn_ngram_info info;
+    fn_engine_ngram_info(engine, &info);
+    return json_pack("{s:I, s:b, s:o}", "bytes", (json_int_t)info.bytes, "in_ram", info.in_ram,
+                     "cached_bytes",
+                     info.cache_known ? json_integer((json_int_t)info.cached_bytes) : json_null());
+}
+
 static void print_json(const run_job *job, const fn_session *session) {
     static const char *const reasons[] = {"stop", "length", "cancelled"};
     bool has_text = fn_text_has_tokenizer(job->text);
@@ -142,6 +151,7 @@ static void print_json(const run_job *job, const fn_session *session) {
     (void)json_object_set_new(
         root, "drafting",
         json_pack("{s:s, s:i, s:i}", "drafter", "none", "drafted", 0, "accepted", 0));
+    (void)json_object_set_new(root, "ngram", ngram_json(job->engine));
     if (job->sampling.sampling.temperature > 0.0f) {
         /* jansson has no unsigned integers: a seed of 2^63 or more is written as a string. */
         uint64_t seed = job->sampling.sampling.seed;
@@ -177,6 +187,7 @@ static void print_end(const run_job *job, const fn_session *session) {
         cli_timings_show(&job->timings, seed);
     }
     if (cli_flag(job->options, CLI_OPT_STATS)) {
+        cli_ngram_show(job->engine);
         cli_memory_show();
     }
 }
@@ -210,6 +221,7 @@ static int complete(run_job *job, cli_model *model, const cli_buffer *text,
                     const cli_id_rows *rows) {
     fn_error err = {0};
     fn_session *session = NULL;
+    job->engine = model->engine;
     job->text = model->text;
     job->progress = &model->progress;
     fn_status status =

@@ -54,6 +54,13 @@ void fn_file_close(int fd) {
     }
 }
 
+bool fn_file_same(int a, int b) {
+    struct stat first;
+    struct stat second;
+    return fstat(a, &first) == 0 && fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
+           first.st_ino == second.st_ino;
+}
+
 fn_status fn_file_read_all(const char *path, size_t max_bytes, char **out, size_t *n,
                            fn_error *err) {
     int fd = -1;

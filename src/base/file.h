@@ -25,6 +25,9 @@ FN_NODISCARD fn_status fn_file_read_at(int fd, const char *path, uint64_t offset
 
 void fn_file_close(int fd);
 
+/* Whether two descriptors are of one file. */
+bool fn_file_same(int a, int b);
+
 bool fn_file_exists(const char *path);
 
 /* "dir/name" in memory of the caller (fn_free); NULL when out of memory. */

@@ -204,6 +204,19 @@ const char *fn_checkpoint_dir(const fn_checkpoint *c) {
     return c->dir;
 }
 
+fn_status fn_checkpoint_reopen(const fn_checkpoint *c, size_t file, int *fd, fn_error *err) {
+    const fn_safetensors *known = &c->files[file];
+    uint64_t bytes = 0;
+    fn_status status = fn_file_open(known->path, fd, &bytes, err);
+    if (status == FN_OK && (!fn_file_same(*fd, known->fd) || bytes != known->bytes)) {
+        status = fn_fail(err, FN_E_IO, "%s: the file was changed or replaced while it was opened",
+                         known->path);
+        fn_file_close(*fd);
+        *fd = -1;
+    }
+    return status;
+}
+
 fn_status fn_tensor_read(const fn_checkpoint *c, const fn_tensor *t, uint64_t offset, void *dst,
                          size_t n, fn_error *err) {
     if (offset > t->bytes || n > t->bytes - offset) {

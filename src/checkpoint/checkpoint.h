@@ -36,6 +36,11 @@ const char *fn_checkpoint_file_name(const fn_checkpoint *c, size_t file); /* wit
 uint64_t fn_checkpoint_file_bytes(const fn_checkpoint *c, size_t file);
 const char *fn_checkpoint_dir(const fn_checkpoint *c); /* "" after open_file */
 
+/* Another descriptor of the file, for the caller to close. Fails with FN_E_IO, also when another file has taken
+ * its name since. */
+FN_NODISCARD fn_status fn_checkpoint_reopen(const fn_checkpoint *c, size_t file, int *fd,
+                                            fn_error *err);
+
 /* Exactly n bytes from `offset` within the tensor's data. FN_E_RANGE when they are not all its. */
 FN_NODISCARD fn_status fn_tensor_read(const fn_checkpoint *c, const fn_tensor *t, uint64_t offset,
                                       void *dst, size_t n, fn_error *err);

@@ -5,10 +5,14 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/machine.h"
 #include "base/mem.h"
 #include "weights/plan.h"
 
 #define DEFAULT_CHUNK 512
+
+/* Rows of the n-gram table that are read at once: a token's. A disk gives its full rate to many reads at once. */
+#define READERS 16
 
 const char *fn_version(void) {
     return "0.1.0";
@@ -82,11 +86,22 @@ uint64_t fn_session_bytes(const fn_shape *shape, const fn_state_layout *layout, 
 static fn_plan_settings plan_settings(const fn_engine *e, size_t sessions) {
     return (fn_plan_settings){
         .weights = e->settings,
+        .ngram_in_ram = e->ngram_in_ram,
         .sequences = sessions,
         .state_bytes = fn_session_bytes(&e->shape, &e->layout, e->context),
         .scratch_bytes =
             fn_forward_bytes(&e->shape, e->chunk, e->context, fn_pool_threads(e->pool)),
     };
+}
+
+/* With the context that was asked for, or the model's: what the table takes, a longer context cannot have. */
+static fn_status place_ngram(fn_engine *e, const fn_engine_options *options, size_t sessions,
+                             fn_error *err) {
+    uint64_t limit =
+        options->mem_limit > 0 ? options->mem_limit : fn_machine_memory_now().available;
+    fn_plan_settings settings = plan_settings(e, sessions);
+    fn_plan_source source = {.shape = &e->shape, .bound = e->bound};
+    return fn_plan_place_ngram(&source, &settings, options->ngram, limit, &e->ngram_in_ram, err);
 }
 
 /* Refuses what cannot fit. A context that nobody asked for shrinks to what does. */
@@ -98,6 +113,10 @@ static fn_status fit(fn_engine *e, const fn_engine_options *options, fn_error *e
         return fn_fail(err, FN_E_RANGE,
                        "context: found %zu, expected at most %zu (the model's maximum)", e->context,
                        e->shape.max_positions);
+    }
+    fn_status placed = place_ngram(e, options, sessions, err);
+    if (placed != FN_OK) {
+        return placed;
     }
     for (;;) {
         fn_error refusal = {0};
@@ -112,36 +131,47 @@ static fn_status fit(fn_engine *e, const fn_engine_options *options, fn_error *e
     }
 }
 
-static fn_status open_tables(fn_engine *e, fn_error *err) {
+typedef struct loading {
+    const fn_engine_options *options;
+    const char *stage;
+} loading;
+
+static bool tell_loading(void *ud, uint64_t done, uint64_t total) {
+    const loading *l = ud;
+    const fn_engine_options *options = l->options;
+    return options->progress == NULL ||
+           options->progress(options->progress_ud, l->stage, done, total);
+}
+
+static fn_status open_tables(fn_engine *e, const fn_engine_options *options, fn_error *err) {
+    if (e->shape.n_ple == 0) {
+        return FN_OK;
+    }
+    fn_load_watch watch = {tell_loading, &(loading){options, "n-gram table"}};
+    fn_status status = fn_read_pool_create(READERS, &e->readers, err);
     e->tables = fn_alloc_zero(e->shape.n_ple, sizeof *e->tables);
     if (e->tables == NULL) {
         return fn_fail_nomem(err, "n-gram tables", e->shape.n_ple * sizeof *e->tables);
     }
-    fn_status status = FN_OK;
     for (size_t p = 0; p < e->shape.n_ple && status == FN_OK; p++) {
         const fn_bound_ple *b = e->bound->layers[e->shape.ple_layer[p]].ple;
-        status =
-            fn_ngram_table_open(e->checkpoint, (const fn_tensor *const *)b->pieces, b->n_pieces,
-                                fn_shape_ngram_row(&e->shape), b->table_scale, &e->tables[p], err);
+        fn_ngram_table_options table = {.pieces = (const fn_tensor *const *)b->pieces,
+                                        .n_pieces = b->n_pieces,
+                                        .width = fn_shape_ngram_row(&e->shape),
+                                        .scale = b->table_scale,
+                                        .in_ram = e->ngram_in_ram,
+                                        .pool = e->readers,
+                                        .watch = &watch};
+        status = fn_ngram_table_open(e->checkpoint, &table, &e->tables[p], err);
     }
     return status;
 }
 
-typedef struct loading {
-    const fn_engine_options *options;
-} loading;
-
-static bool tell_loading(void *ud, uint64_t done, uint64_t total) {
-    const fn_engine_options *options = ((loading *)ud)->options;
-    return options->progress == NULL ||
-           options->progress(options->progress_ud, "loading", done, total);
-}
-
 static fn_status load(fn_engine *e, const fn_engine_options *options, fn_error *err) {
-    fn_load_watch watch = {tell_loading, &(loading){options}};
+    fn_load_watch watch = {tell_loading, &(loading){options, "loading"}};
     fn_status status = fn_weights_load(e->checkpoint, e->bound, &e->shape, &e->settings, e->pool,
                                        &watch, &e->weights, err);
-    status = status == FN_OK ? open_tables(e, err) : status;
+    status = status == FN_OK ? open_tables(e, options, err) : status;
     status = status == FN_OK ? fn_state_pool_create(&e->layout, &e->states, err) : status;
     if (status == FN_OK) {
         fn_model model = {.weights = e->weights,
@@ -214,6 +244,7 @@ void fn_engine_close(fn_engine *e) {
         fn_ngram_table_close(e->tables[p]);
     }
     fn_free(e->tables);
+    fn_read_pool_destroy(e->readers);
     fn_weights_free(e->weights);
     fn_pool_destroy(e->pool);
     fn_text_close(e->text);
@@ -225,7 +256,23 @@ void fn_engine_close(fn_engine *e) {
     fn_free(e);
 }
 
+void fn_engine_ngram_info(const fn_engine *e, fn_ngram_info *out) {
+    *out = (fn_ngram_info){.in_ram = e->ngram_in_ram && e->shape.n_ple > 0,
+                           .cache_known = !e->ngram_in_ram};
+    for (size_t p = 0; p < e->shape.n_ple; p++) {
+        fn_ngram_info table;
+        fn_ngram_table_info(e->tables[p], &table);
+        out->bytes += table.bytes;
+        out->cached_bytes += table.cached_bytes;
+        out->cache_known = out->cache_known && table.cache_known;
+    }
+}
+
 void fn_engine_get_info(const fn_engine *e, fn_engine_info *out) {
+    uint64_t tables = 0;
+    for (size_t p = 0; e->ngram_in_ram && p < e->shape.n_ple; p++) {
+        tables += fn_ngram_table_bytes(e->tables[p]);
+    }
     *out = (fn_engine_info){.vocab = e->shape.vocab,
                             .layers = e->shape.n_layers,
                             .context = e->context,
@@ -234,7 +281,7 @@ void fn_engine_get_info(const fn_engine *e, fn_engine_info *out) {
                             .chunk = e->chunk,
                             .isa = e->kernels->name,
                             .precision = "exact",
-                            .weight_bytes = e->weights->arena_bytes,
+                            .weight_bytes = e->weights->arena_bytes + tables,
                             .state_bytes = fn_session_bytes(&e->shape, &e->layout, e->context),
                             .load_seconds = e->load_seconds};
 }

@@ -21,6 +21,8 @@ struct fn_engine {
     fn_pool *pool;
     fn_weights *weights;
     fn_ngram_table **tables; /* [n_ple] */
+    fn_read_pool *readers;   /* NULL without n-gram memory */
+    bool ngram_in_ram;
     fn_state_layout layout;
     fn_state_pool *states;
     fn_forward *forward;

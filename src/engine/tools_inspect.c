@@ -6,6 +6,8 @@
  *   formats         {dtype: {tensors, bytes}}
  *   shape           the model's dimensions, under the names of shape/shape.h
  *   params          {class: numbers} as in weights/plan.h, and "total"
+ *   ngram           {bytes, row_bytes, cached_bytes}: the n-gram tables of all layers, and what the page
+ *                   cache holds of them now (null: the system does not tell); null without n-gram memory
  *   bytes           of all tensors */
 #include <string.h>
 
@@ -22,7 +24,32 @@ typedef struct inspected {
     fn_checkpoint *checkpoint;
     fn_bound *bound;
     fn_memory_plan plan;
+    fn_ngram_info ngram;
 } inspected;
+
+/* Opened and closed again: rows are not read. */
+static fn_status look_at_tables(inspected *in, fn_error *err) {
+    fn_status status = FN_OK;
+    in->ngram.cache_known = true;
+    for (size_t p = 0; p < in->shape.n_ple && status == FN_OK; p++) {
+        const fn_bound_ple *b = in->bound->layers[in->shape.ple_layer[p]].ple;
+        fn_ngram_table_options options = {.pieces = (const fn_tensor *const *)b->pieces,
+                                          .n_pieces = b->n_pieces,
+                                          .width = fn_shape_ngram_row(&in->shape),
+                                          .scale = b->table_scale};
+        fn_ngram_table *table = NULL;
+        fn_ngram_info info = {0};
+        status = fn_ngram_table_open(in->checkpoint, &options, &table, err);
+        if (status == FN_OK) {
+            fn_ngram_table_info(table, &info);
+        }
+        in->ngram.bytes += info.bytes;
+        in->ngram.cached_bytes += info.cached_bytes;
+        in->ngram.cache_known = in->ngram.cache_known && info.cache_known;
+        fn_ngram_table_close(table);
+    }
+    return status;
+}
 
 static fn_status read_dir(inspected *in, const char *dir, fn_error *err) {
     char *path = fn_path_join(dir, "config.json");
@@ -45,7 +72,7 @@ static fn_status read_dir(inspected *in, const char *dir, fn_error *err) {
             .shape = &in->shape, .bound = in->bound, .checkpoint = in->checkpoint};
         status = fn_memory_plan_make(&source, &(fn_plan_settings){0}, &in->plan, err);
     }
-    return status;
+    return status == FN_OK ? look_at_tables(in, err) : status;
 }
 
 static json_t *files(const fn_checkpoint *c) {
@@ -162,6 +189,21 @@ static json_t *params(const fn_memory_plan *plan) {
     return object;
 }
 
+static json_t *ngram(const inspected *in) {
+    if (in->shape.n_ple == 0) {
+        return json_null();
+    }
+    const fn_bound_ple *first = in->bound->layers[in->shape.ple_layer[0]].ple;
+    const fn_tensor *piece = first->pieces[0];
+    json_t *object =
+        fn_json_numbers((const fn_json_number[]){{"bytes", in->ngram.bytes},
+                                                 {"row_bytes", piece->bytes / piece->dims[0]}},
+                        2);
+    fn_json_set(&object, "cached_bytes",
+                in->ngram.cache_known ? fn_json_u64(in->ngram.cached_bytes) : json_null());
+    return object;
+}
+
 fn_status fn_inspect(const char *model_dir, char **json, fn_error *err) {
     *json = NULL;
     inspected *in = fn_alloc_zero(1, sizeof *in);
@@ -178,6 +220,7 @@ fn_status fn_inspect(const char *model_dir, char **json, fn_error *err) {
         fn_json_set(&object, "bytes", fn_json_u64(bytes));
         fn_json_set(&object, "shape", dimensions(&in->shape));
         fn_json_set(&object, "params", params(&in->plan));
+        fn_json_set(&object, "ngram", ngram(in));
         status = fn_json_take_text(object, json, err);
     }
     fn_bound_free(in->bound);

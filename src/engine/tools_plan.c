@@ -281,6 +281,7 @@ static json_t *exact(const planner *p) {
                         3));
     fn_json_set(&object, "state", state(p));
     fn_json_set(&object, "read_per_token", read_per_token(p));
+    fn_json_set(&object, "ngram_in_ram", json_boolean(p->settings.ngram_in_ram));
     return object;
 }
 
@@ -330,7 +331,9 @@ static fn_status make(planner *p, fn_error *err) {
                                      .state_bytes = state_bytes(p, o->context),
                                      .scratch_bytes = scratch_bytes(p, o->context)};
     p->book = fn_textbook_of(&p->shape);
-    return fn_memory_plan_make(&source, &p->settings, &p->plan, err);
+    fn_status status = fn_plan_place_ngram(&source, &p->settings, o->ngram, p->limit,
+                                           &p->settings.ngram_in_ram, err);
+    return status == FN_OK ? fn_memory_plan_make(&source, &p->settings, &p->plan, err) : status;
 }
 
 fn_status fn_plan(const fn_plan_options *options, char **json, fn_error *err) {

@@ -212,10 +212,12 @@ fn_status fn_forward_run(fn_forward *f, const fn_segment *segments, size_t n, fl
         return status;
     }
     s->trace = trace;
+    status = fn_layer_ngram_start(s, err);
     fn_layer_embed(s, f->embeds, f->use_embed);
     fn_layer_rope(s);
     fn_layer_ngram_history(s);
-    status = fn_trunk_run(s, 0, s->shape->n_layers, err);
+    status = status == FN_OK ? fn_trunk_run(s, 0, s->shape->n_layers, err) : status;
+    fn_layer_ngram_end(s);
     if (status == FN_OK) {
         keep_streams(s);
         wanted_logits(s, segments, logits);

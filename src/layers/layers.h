@@ -27,8 +27,13 @@ void fn_layer_delta(const fn_step *s, const fn_delta_weights *w, size_t index);
 void fn_layer_attention(const fn_step *s, const fn_attention_weights *w, size_t index);
 void fn_layer_moe(const fn_step *s, const fn_moe_weights *w, size_t layer);
 
-/* ple.c: adds the n-gram memory to s->streams. p counts layers with n-gram memory. Fails with FN_E_IO when
- * the table cannot be read. */
+/* ple.c: begins to read the n-gram rows of every row of the step, for all layers with n-gram memory; once a step,
+ * as soon as the ids are known. Fails with FN_E_RANGE. */
+FN_NODISCARD fn_status fn_layer_ngram_start(const fn_step *s, fn_error *err);
+/* Waits for what is still being read, whatever became of it; once a step, before its buffers are used anew. */
+void fn_layer_ngram_end(const fn_step *s);
+/* Adds the n-gram memory to s->streams. p counts layers with n-gram memory. Fails with FN_E_IO when the table
+ * cannot be read. */
 FN_NODISCARD fn_status fn_layer_ple(const fn_step *s, const fn_ple_weights *w, size_t p,
                                     fn_error *err);
 /* The n-gram history after every row that keeps a state; once a step. */

@@ -42,23 +42,43 @@ void fn_layer_ngram_history(const fn_step *s) {
     }
 }
 
-static void hash_rows(const fn_step *s, const fn_ple_weights *w) {
+/* The p-th layer's part of the step's buffers. */
+static int64_t *rows_of(const fn_step *s, size_t p) {
+    return s->ngram_rows + p * s->max_rows * fn_shape_ngram_heads(s->shape);
+}
+
+static float *values_of(const fn_step *s, size_t p) {
+    return s->ngram + p * s->max_rows * s->shape->ple_embed;
+}
+
+static void hash_rows(const fn_step *s, const fn_ple_weights *w, int64_t *rows) {
     size_t heads = fn_shape_ngram_heads(s->shape);
     for (size_t i = 0; i < s->n_segments; i++) {
         const fn_step_segment *g = &s->segments[i];
         int32_t history[FN_MAX_NGRAM];
         history_at(s, i, 0, history);
-        fn_ngram_hash_rows(&w->hash, history, s->ids[i], g->n, s->ngram_rows + g->first * heads);
+        fn_ngram_hash_rows(&w->hash, history, s->ids[i], g->n, rows + g->first * heads);
     }
 }
 
-static void read_rows(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
-    const ple_job *j = ctx;
-    size_t heads = fn_shape_ngram_heads(s->shape);
-    fn_status status =
-        fn_ngram_table_gather(s->tables[j->p], s->ngram_rows + begin * heads, (end - begin) * heads,
-                              s->ngram + begin * s->shape->ple_embed, &s->thread_error[thread]);
-    (void)status; /* the message stands in thread_error */
+fn_status fn_layer_ngram_start(const fn_step *s, fn_error *err) {
+    fn_status status = FN_OK;
+    for (size_t p = 0; p < s->shape->n_ple && status == FN_OK; p++) {
+        size_t heads = fn_shape_ngram_heads(s->shape);
+        int64_t *rows = rows_of(s, p);
+        hash_rows(s, &s->weights->ple[p], rows);
+        status = fn_ngram_gather_start(s->tables[p], rows, s->rows * heads,
+                                       s->ngram_wants + p * s->max_rows * heads, values_of(s, p),
+                                       &s->ngram_gathers[p], err);
+    }
+    return status;
+}
+
+void fn_layer_ngram_end(const fn_step *s) {
+    for (size_t p = 0; p < s->shape->n_ple; p++) {
+        fn_status status = fn_ngram_gather_finish(&s->ngram_gathers[p], NULL);
+        (void)status; /* nobody needs these rows any more */
+    }
 }
 
 static void gate_rows(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
@@ -136,22 +156,18 @@ static void keep_tails(const fn_step *s, const ple_job *j) {
 
 fn_status fn_layer_ple(const fn_step *s, const fn_ple_weights *w, size_t p, fn_error *err) {
     ple_job j = {w, p};
-    hash_rows(s, w);
-    memset(s->thread_error, 0, fn_pool_threads(s->pool) * sizeof *s->thread_error);
-    fn_step_each(s, s->rows, read_rows, &j);
-    for (size_t i = 0; i < fn_pool_threads(s->pool); i++) {
-        if (s->thread_error[i].code != FN_OK) {
-            return fn_fail(err, s->thread_error[i].code, "%s", s->thread_error[i].text);
-        }
+    fn_status status = fn_ngram_gather_finish(&s->ngram_gathers[p], err);
+    if (status != FN_OK) {
+        return status;
     }
-    fn_linear in[2] = {fn_linear_of(&w->key, s->ngram, s->gate, s->rows),
-                       fn_linear_of(&w->value, s->ngram, s->ple_value, s->rows)};
+    fn_linear in[2] = {fn_linear_of(&w->key, values_of(s, p), s->gate, s->rows),
+                       fn_linear_of(&w->value, values_of(s, p), s->ple_value, s->rows)};
     fn_step_linear(s, in, 2);
     fn_step_each(s, s->rows, gate_rows, &j);
     fn_step_each(s, s->rows, conv_rows, &j);
     keep_tails(s, &j);
     fn_step_trace(s, FN_TRACE_NGRAM_ROWS, p, s->rows, fn_shape_ngram_heads(s->shape),
-                  s->ngram_rows);
+                  rows_of(s, p));
     fn_step_trace(s, FN_TRACE_PLE_OUT, p, s->rows, fn_shape_streams(s->shape), s->ple_gated);
     return FN_OK;
 }

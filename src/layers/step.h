@@ -86,11 +86,12 @@ typedef struct fn_step_segment {
     X(shared_out, float, R * s->hidden)                                                            \
     X(shared_gate, float, R)                                                                       \
     X(expert_units, fn_linear, s->n_experts + 1)                                                   \
-    X(ngram_rows, int64_t, FN_STEP_PLE(R *fn_shape_ngram_heads(s)))                                \
-    X(ngram, float, FN_STEP_PLE(R * s->ple_embed))                                                 \
+    X(ngram_rows, int64_t, s->n_ple *R *fn_shape_ngram_heads(s))                                   \
+    X(ngram_wants, fn_ngram_want, s->n_ple *R *fn_shape_ngram_heads(s))                            \
+    X(ngram_gathers, fn_ngram_gather, s->n_ple)                                                    \
+    X(ngram, float, s->n_ple *R * s->ple_embed)                                                    \
     X(ple_value, float, FN_STEP_PLE(R * s->hidden))                                                \
-    X(ple_gated, float, FN_STEP_PLE(R * s->hc * s->hidden))                                        \
-    X(thread_error, fn_error, W)
+    X(ple_gated, float, FN_STEP_PLE(R * s->hc * s->hidden))
 
 /* One product y = x W^T over rows. */
 typedef struct fn_linear {

@@ -9,6 +9,9 @@
 #include "shape/ngram_constants.h"
 #include "weights/ngram_row.h"
 
+/* The largest n-gram table that is read into RAM unasked: well under a second of reading. */
+#define LARGEST_AUTOMATIC ((uint64_t)256 << 20)
+
 /* ---- names ---------------------------------------------------------------------------------- */
 
 const char *fn_plan_class_name(fn_plan_class c) {
@@ -228,7 +231,7 @@ static void add_table(planner *p, const fn_bound_ple *b, uint64_t rows) {
     }
     grow(&line->params, n);
     grow(&line->stored, fn_saturate_add(stored, scale));
-    grow(&line->mapped, fn_saturate_mul(rows, row_bytes));
+    grow(p->set->ngram_in_ram ? &line->weights : &line->mapped, fn_saturate_mul(rows, row_bytes));
     grow(&line->active, p->s->ple_embed);
     grow(&line->read, fn_saturate_mul(fn_shape_ngram_heads(p->s), row_bytes));
 }
@@ -370,6 +373,21 @@ fn_status fn_memory_plan_make(const fn_plan_source *source, const fn_plan_settin
     }
     sum_up(out, s, settings);
     return FN_OK;
+}
+
+fn_status fn_plan_place_ngram(const fn_plan_source *source, const fn_plan_settings *settings,
+                              fn_ngram_place asked, uint64_t limit, bool *in_ram, fn_error *err) {
+    fn_memory_plan plan;
+    fn_plan_settings tried = *settings;
+    *in_ram = asked == FN_NGRAM_RAM;
+    if (asked != FN_NGRAM_AUTO) {
+        return FN_OK;
+    }
+    tried.ngram_in_ram = true;
+    fn_status status = fn_memory_plan_make(source, &tried, &plan, err);
+    *in_ram = status == FN_OK && plan.lines[FN_PLAN_NGRAM].weights <= LARGEST_AUTOMATIC &&
+              (limit == 0 || plan.resident <= limit);
+    return status;
 }
 
 /* ---- refusal -------------------------------------------------------------------------------- */

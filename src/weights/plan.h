@@ -3,7 +3,7 @@
  * Path:    shape (config alone) or shape + bound headers -> [this] -> engine: refuses what does not
  *          fit, fn_plan. weights/textbook.h is the published estimate beside it.
  * Exact:   weights as weights/load.c keeps them: matrices packed as in kernels/matrix.h (padding
- *          included), vectors in float32, n-gram tables on disk (mapped, not resident). Bits below
+ *          included), vectors in float32, n-gram tables on disk (mapped, not resident) or in RAM. Bits below
  *          16 are group-quantised (128 inputs, FP16 scales). MTP head and vision tower are counted
  *          as stored; they are not loaded.
  * Threads: stateless. Memory:  plain values.
@@ -30,6 +30,7 @@
  *     state_per_sequence, scratch
  *     resident        weights + scales + sequences * state_per_sequence + scratch
  *     read_per_token  {weights, scales, state, total}: a decode step at full context
+ *     ngram_in_ram    whether the n-gram tables are read into RAM (then among weights) or left on disk
  *   machine           {total, available}: memory now; 0 = unknown
  *   limit             the asked limit, or what is available
  *   fits              resident <= limit
@@ -86,6 +87,7 @@ typedef struct fn_plan_line {
 typedef struct fn_plan_settings {
     fn_weight_settings weights;
     int ngram_bits;         /* 4, 8, 16, 32; 0: as stored */
+    bool ngram_in_ram;      /* else left on disk */
     size_t sequences;       /* 0: 1 */
     uint64_t state_bytes;   /* of one sequence (state/state.h knows) */
     uint64_t scratch_bytes; /* of the forward (forward/forward.h knows) */
@@ -114,6 +116,13 @@ typedef struct fn_plan_source {
 FN_NODISCARD fn_status fn_memory_plan_make(const fn_plan_source *source,
                                            const fn_plan_settings *settings, fn_memory_plan *out,
                                            fn_error *err);
+
+/* Where the n-gram table goes; settings->ngram_in_ram is not read. AUTO puts a table of at most 256 MiB into RAM
+ * when everything then needs at most `limit` bytes: a larger one would delay every start, and the page cache keeps
+ * the rows that are used. Fails as fn_memory_plan_make. */
+FN_NODISCARD fn_status fn_plan_place_ngram(const fn_plan_source *source,
+                                           const fn_plan_settings *settings, fn_ngram_place asked,
+                                           uint64_t limit, bool *in_ram, fn_error *err);
 
 /* Refuses with FN_E_FIT, a table of classes in the message, when weights, states and scratch need
  * more than mem_limit bytes (0: the memory available now). */
