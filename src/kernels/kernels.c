@@ -3,23 +3,28 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "base/cpu.h"
 #include "kernels/tables.h"
 
-const fn_kernels *fn_kernels_for(fn_isa isa) {
+const fn_kernels *fn_kernels_on(fn_isa isa, fn_cpu cpu) {
     switch (isa) {
     case FN_ISA_REF:
         return &fn_kernels_ref;
     case FN_ISA_AVX2:
-        return fn_cpu_detect().avx2 ? &fn_kernels_avx2 : NULL;
-    case FN_ISA_AVX512: {
-        fn_cpu cpu = fn_cpu_detect(); /* the files of the table are built with all of these */
-        return cpu.avx512_vnni && cpu.avx512_bf16 ? &fn_kernels_avx512 : NULL;
-    }
+        return cpu.avx2 ? &fn_kernels_avx2 : NULL;
+    case FN_ISA_AVX512:
+        if (!cpu.avx512)
+            return NULL;
+        if (!cpu.avx512_vnni)
+            return &fn_kernels_avx512_plain;
+        return cpu.avx512_bf16 ? &fn_kernels_avx512 : &fn_kernels_avx512_vnni;
     case FN_ISA_COUNT:
         break;
     }
     return NULL;
+}
+
+const fn_kernels *fn_kernels_for(fn_isa isa) {
+    return fn_kernels_on(isa, isa == FN_ISA_REF ? (fn_cpu){0} : fn_cpu_detect());
 }
 
 const fn_kernels *fn_kernels_best(void) {

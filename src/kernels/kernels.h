@@ -184,6 +184,15 @@ typedef struct fn_kernels {
     void (*bf16_to_f32)(float *y, const uint16_t *x, size_t n);
     /* To nearest, ties to even; subnormals become zeros of their sign. */
     void (*f32_to_bf16)(uint16_t *y, const float *x, size_t n);
+
+    /* What a thread can reach at most, to measure the others against: p [bytes] read once, in
+     * `streams` (1 or 8) ascending streams; the sum keeps the reads from being left out. */
+    uint64_t (*probe_read)(const uint8_t *p, size_t bytes, size_t streams);
+    /* `rounds` of multiply-adds that stay in registers, with the instructions of the fast products;
+     * returns how many operations that was: a multiplication and an addition each count. */
+    double (*probe_int8)(size_t rounds);
+    double (*probe_bf16)(size_t rounds);
+    double (*probe_f32)(size_t rounds);
 } fn_kernels;
 
 /* Instruction sets in ascending order. */

@@ -3,6 +3,8 @@
 #include "kernels/softplus.h"
 #include "kernels/tables.h"
 
+#define FN_INT(name) fn_avx2_##name
+#define FN_BF16(name) fn_avx2_##name
 const fn_kernels fn_kernels_avx2 = {
     .name = "avx2",
 #include "kernels/simd/table.inc"

@@ -87,6 +87,9 @@ void fn_ref_index_scores_bf16(float *scores, const uint16_t *q, size_t heads, co
 void fn_ref_index_scores(float *scores, const float *q, size_t heads, const float *keys, size_t n,
                          size_t d, float scale);
 void fn_ref_bf16_to_f32(float *y, const uint16_t *x, size_t n);
+uint64_t fn_ref_probe_read(const uint8_t *p, size_t bytes, size_t streams);
+/* The same for all types: this table has no instructions of their own. */
+double fn_ref_probe(size_t rounds);
 void fn_ref_f32_to_bf16(uint16_t *y, const float *x, size_t n);
 
 #endif

@@ -43,4 +43,8 @@ const fn_kernels fn_kernels_ref = {
     .index_scores_bf16 = fn_ref_index_scores_bf16,
     .bf16_to_f32 = fn_ref_bf16_to_f32,
     .f32_to_bf16 = fn_ref_f32_to_bf16,
+    .probe_read = fn_ref_probe_read,
+    .probe_int8 = fn_ref_probe,
+    .probe_bf16 = fn_ref_probe,
+    .probe_f32 = fn_ref_probe,
 };

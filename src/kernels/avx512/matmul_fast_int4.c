@@ -1,0 +1,7 @@
+#define BITS 4
+
+#include "kernels/avx512/matmul_fast_int.inc"
+
+void fn_avx512_matmul_fast_int4(const fn_matmul_args *a) {
+    matmul(a);
+}
