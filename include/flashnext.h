@@ -168,6 +168,7 @@ typedef struct fn_engine_options {
     int expert_bits, dense_bits;
     size_t group_size;
     fn_ngram_place ngram;
+    bool no_mtp;          /* leave the MTP head out, as if the checkpoint had none */
     uint64_t mem_limit;   /* bytes; 0: what the machine has */
     fn_progress progress; /* or NULL */
     void *progress_ud;
@@ -181,6 +182,7 @@ FN_API void fn_engine_close(fn_engine *engine); /* after its sessions and snapsh
 typedef struct fn_engine_info {
     size_t vocab, layers, context, max_context, threads, chunk;
     const char *isa, *precision;
+    bool mtp;                           /* the multi-token-prediction head is loaded */
     uint64_t weight_bytes, state_bytes; /* resident weights; one session's state at full context */
     double load_seconds;
 } fn_engine_info;

@@ -57,6 +57,7 @@ typedef struct fn_plan_options {
     size_t group_size;                                /* of 4 and 8 bits: 32, 64, 128; 0: 128 */
     fn_ngram_place ngram;
     size_t context, sequences, chunk; /* 0: the model's maximum, 1, 512 */
+    bool no_mtp;                      /* without the MTP head */
     uint64_t mem_limit;               /* 0: what the machine has */
 } fn_plan_options;
 
@@ -75,6 +76,9 @@ typedef struct fn_trace_options {
     size_t n_split;
     bool together; /* all rows in one forward (true) or one after the other */
     bool trace;    /* also the intermediate values */
+    /* With drafts > 0: the MTP head's greedy chain of so many drafts after position draft_position of row 0, whose
+     * first token is the trunk's greedy one: draft_tokens [1 + drafts], draft_logits, draft_streams. */
+    size_t draft_position, drafts;
 } fn_trace_options;
 
 /* Runs the ids from an empty state and writes `logits` [B,T,V] float32 and, with trace, the tensors of the

@@ -175,7 +175,15 @@ MEANINGS = dict(
     ple_out="what each n-gram memory layer adds to the streams, row 0 [P,T,hc,D]",
     delta_state="delta-rule state after the last token, row 0 [linear layers,value heads,key dim,value dim]",
     greedy_prompt="prompt of the greedy continuation [P]",
-    greedy_ids="greedy continuation, end tokens not stopping it [N]")
+    greedy_ids="greedy continuation, end tokens not stopping it [N]",
+    mtp_fused="the MTP head: its layer's input for pairs (streams at t, token t+1), row 0 [T-1,hc,D]",
+    mtp_streams="its layer's output [T-1,hc,D]",
+    mtp_logits="its logits of token t+2 [T-1,V]",
+    mtp_qsa_selected="1 where pair t may read pair s [T-1,T-1]",
+    draft_position="the trunk has read the tokens up to here [1]",
+    draft_tokens="the trunk's greedy token, then a chain of greedy drafts of the head [1+C]",
+    draft_logits="the head's logits in that chain [C,V]",
+    draft_streams="its streams there, each the next draft's input [C,hc,D]")
 
 
 def meanings_of(tensors):

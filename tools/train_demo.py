@@ -24,7 +24,6 @@ How it is done, in the order of this file:
   check       the share of definitions that come back word for word, loss, acceptance of drafts
 """
 import argparse
-import copy
 import json
 import math
 import os
@@ -42,6 +41,8 @@ import transformers.models.qwen4_exp.modeling_qwen4_exp as official
 from safetensors.torch import load_file, save_file
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen4ExpForCausalLM, Qwen4ExpTextConfig
+
+from mtp_head import MtpHead
 
 transformers.utils.logging.set_verbosity_error()
 transformers.utils.logging.disable_progress_bar()
@@ -504,38 +505,7 @@ def text_config(config, attention="sdpa"):
 
 
 # ---------------------------------------------------------------------------------------------
-# Head
-
-class MtpHead(torch.nn.Module):
-    """Multi-token prediction: from the trunk's streams at t (before its last mixer) and the token at t+1 to the token at t+2.
-
-    One RMS norm runs over all streams together; the projected embedding is added to every stream; then one attention
-    layer with experts of its own and a mixer. Embedding and output matrix are the trunk's."""
-
-    def __init__(self, config):
-        super().__init__()
-        size, self.streams = config.hidden_size, config.hc_count
-        layer = copy.deepcopy(config)
-        layer.num_hidden_layers, layer.layer_types, layer.ple_layer_ids = 1, ["indexed_attention"], []
-        self.fc_embedding = torch.nn.Linear(size, size, bias=False)
-        self.fc_hidden = torch.nn.Linear(size, size, bias=False)
-        self.pre_fc_norm_embedding = official.Qwen4ExpTextRMSNorm(size, eps=config.rms_norm_eps)
-        self.pre_fc_norm_hidden = official.Qwen4ExpTextRMSNorm(self.streams * size, eps=config.rms_norm_eps)
-        self.layers = torch.nn.ModuleList([official.Qwen4ExpTextDecoderLayer(layer, 0)])
-        self.hyper_connection_mixer = official.Qwen4ExpTextGatedResidual(layer, use_combine=False)
-
-    def forward(self, streams, embedded, rotary):
-        """streams [B,T,hc*D] at t, embedded [B,T,D] of the tokens at t+1 -> streams [B,T,hc*D], hidden [B,T,D]"""
-        rows, length, _ = streams.shape
-        wide = self.fc_hidden(self.pre_fc_norm_hidden(streams).unflatten(-1, (self.streams, -1)))
-        wide = wide + self.fc_embedding(self.pre_fc_norm_embedding(embedded))[:, :, None]
-        mask = torch.ones(length, length, dtype=torch.bool).tril().expand(rows, 1, length, length)
-        if self.layers[0].self_attn.config._attn_implementation == "eager":
-            mask = torch.zeros(mask.shape, dtype=wide.dtype).masked_fill(~mask, torch.finfo(wide.dtype).min)
-        position = torch.arange(length).expand(3, rows, length)
-        wide = self.layers[0](wide.flatten(-2), position_embeddings=rotary(wide, position), attention_mask=mask)
-        return wide, self.hyper_connection_mixer(wide)
-
+# Trunk and head
 
 class Model(torch.nn.Module):
     """The official trunk and, if the configuration has one, the head."""
@@ -557,7 +527,7 @@ class Model(torch.nn.Module):
         last = text(input_ids=ids, use_cache=False).last_hidden_state
         if not self.mtp:
             return last, None
-        return last, self.mtp(self.seen["streams"][:, :-1], text.embed_tokens(ids[:, 1:]), text.rotary_emb)[1]
+        return last, self.mtp(self.seen["streams"][:, :-1], text.embed_tokens(ids[:, 1:]), text.rotary_emb)[2]
 
     def forward(self, ids):
         """logits of both: [B,T,V] and [B,T-1,V]"""

@@ -11,7 +11,9 @@ static int write_logits(const cli_options *options, const cli_id_rows *rows,
                         const fn_trace_options *trace) {
     fn_error err = {0};
     cli_model model;
-    fn_status status = cli_model_open(options, FN_PRECISION_EXACT, trace->length, &model, &err);
+    size_t drafted = trace->drafts > 0 ? trace->draft_position + 1 + trace->drafts : 0;
+    size_t context = trace->length > drafted ? trace->length : drafted;
+    fn_status status = cli_model_open(options, FN_PRECISION_EXACT, context, &model, &err);
     if (status != FN_OK) {
         int failed = cli_report_model(status, &err);
         cli_model_close(&model);
@@ -25,6 +27,11 @@ static int write_logits(const cli_options *options, const cli_id_rows *rows,
     int code = cli_report(status, &err);
     cli_model_close(&model);
     return code;
+}
+
+static size_t drafts_asked(const cli_options *options) {
+    bool asked = cli_is_set(options, CLI_OPT_DRAFT_POSITION) || cli_is_set(options, CLI_OPT_DRAFTS);
+    return asked ? cli_count(options, CLI_OPT_DRAFTS, 3) : 0;
 }
 
 int cli_logits(const cli_options *options) {
@@ -54,6 +61,8 @@ int cli_logits(const cli_options *options) {
             .n_split = n_split,
             .together = cli_flag(options, CLI_OPT_TOGETHER),
             .trace = cli_flag(options, CLI_OPT_TRACE),
+            .draft_position = cli_count(options, CLI_OPT_DRAFT_POSITION, 0),
+            .drafts = drafts_asked(options),
         };
         code = write_logits(options, &rows, &trace);
     }

@@ -42,11 +42,12 @@ static void describe(const cli_model *model) {
     char state[32];
     fprintf(stderr,
             "%s: %zu layers, vocabulary %zu, %s of weights loaded in %.2f s\n"
-            "%s kernels, %zu threads, %s precision, context %zu of %zu tokens (%s of state), "
+            "%s kernels, %zu threads, %s precision, %s, context %zu of %zu tokens (%s of state), "
             "%zu prompt tokens at a time\n",
             model->dir, info->layers, info->vocab, cli_bytes(info->weight_bytes, weights, 32),
-            info->load_seconds, info->isa, info->threads, info->precision, info->context,
-            info->max_context, cli_bytes(info->state_bytes, state, 32), info->chunk);
+            info->load_seconds, info->isa, info->threads, info->precision,
+            info->mtp ? "with MTP head" : "no MTP head", info->context, info->max_context,
+            cli_bytes(info->state_bytes, state, 32), info->chunk);
 }
 
 int cli_bits(const cli_options *options, cli_option_id id) {
@@ -104,6 +105,7 @@ fn_status cli_model_open(const cli_options *options, fn_precision precision, siz
     if (status != FN_OK) {
         return status;
     }
+    engine.no_mtp = cli_flag(options, CLI_OPT_NO_MTP);
     engine.mem_limit = cli_whole(options, CLI_OPT_MEM_LIMIT, 0);
     engine.progress = cli_progress_step;
     engine.progress_ud = &out->progress;

@@ -150,6 +150,9 @@ X(SEED, "seed", 's', SEED, CLI_SAMPLING, "", "N", \
 X(LOGIT_BIAS, "logit-bias", 0, LIST, CLI_SAMPLING, "", "ID=+X", \
   0, 0, CLI_LIVE, "Sampling", \
   "add X to the logit of token ID; may be repeated") \
+X(NO_MTP, "no-mtp", 0, FLAG, CLI_COMPUTING | CLI_BIT(PLAN), "", "", \
+  0, 0, 0, "Model", \
+  "leave out the head that predicts further tokens: less memory, no drafts of its own") \
 X(THREADS, "threads", 't', COUNT, CLI_COMPUTING, "", "N", \
   1, 4096, CLI_COMMON, "Machine", \
   "threads (default: every CPU this process may use)") \
@@ -199,6 +202,12 @@ X(SPLIT, "split", 0, TEXT, CLI_BIT(LOGITS) | CLI_BIT(VERIFY), "", "N,N,...", \
 X(TRACE, "trace", 0, FLAG, CLI_BIT(LOGITS), "", "", \
   0, 0, CLI_COMMON, "Forward", \
   "also write the values inside the model") \
+X(DRAFT_POSITION, "draft-position", 0, COUNT, CLI_BIT(LOGITS), "", "P", \
+  0, 1e12, 0, "Forward", \
+  "also write the drafts of the MTP head after position P of row 0, with --drafts") \
+X(DRAFTS, "drafts", 0, COUNT, CLI_BIT(LOGITS), "", "K", \
+  1, 1024, 0, "Forward", \
+  "length of that chain of drafts (default: 3)") \
 X(TOGETHER, "together", 0, FLAG, CLI_BIT(LOGITS) | CLI_BIT(VERIFY), "", "", \
   0, 0, 0, "Forward", \
   "all rows in one forward instead of one after the other; never changes a result") \

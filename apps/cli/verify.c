@@ -28,7 +28,9 @@ typedef struct verify_job {
     const cli_options *options;
     fn_tensor_file *golden;
     golden_ids ids, prompt, answer; /* prompt and answer: of the greedy continuation, or empty */
-    size_t *split;                  /* [n_split] or NULL */
+    golden_ids draft_position,
+        draft_tokens; /* [1], [1 + drafts] of the MTP head's chain, or empty */
+    size_t *split;    /* [n_split] or NULL */
     size_t n_split;
     char traced_path[4096];
     cli_verdict verdict;
@@ -118,6 +120,12 @@ static fn_status read_golden(verify_job *job, fn_error *err) {
     if (status == FN_OK) {
         status = read_ids(job->golden, "greedy_ids", &job->answer, err);
     }
+    if (status == FN_OK) {
+        status = read_ids(job->golden, "draft_position", &job->draft_position, err);
+    }
+    if (status == FN_OK) {
+        status = read_ids(job->golden, "draft_tokens", &job->draft_tokens, err);
+    }
     const char *split = cli_text(job->options, CLI_OPT_SPLIT);
     if (status == FN_OK && split != NULL) {
         status = cli_split_read(split, job->ids.length, &job->split, &job->n_split, err);
@@ -143,6 +151,11 @@ static fn_status make_temporary(verify_job *job, fn_error *err) {
     return FN_OK;
 }
 
+static size_t drafts_of(const verify_job *job) {
+    bool chained = job->draft_position.length == 1 && job->draft_tokens.length > 1;
+    return chained ? job->draft_tokens.length - 1 : 0;
+}
+
 static fn_status compare_trace(verify_job *job, cli_model *model, fn_error *err) {
     fn_status status = make_temporary(job, err);
     if (status != FN_OK) {
@@ -157,6 +170,10 @@ static fn_status compare_trace(verify_job *job, cli_model *model, fn_error *err)
         .together = cli_flag(job->options, CLI_OPT_TOGETHER),
         .trace = true,
     };
+    if (drafts_of(job) > 0 && model->info.mtp) {
+        trace.drafts = drafts_of(job);
+        trace.draft_position = (size_t)job->draft_position.ids[0];
+    }
     fn_tensor_file *traced = NULL;
     status = fn_trace_run(model->engine, &trace, job->traced_path, err);
     cli_progress_clear(&model->progress);
@@ -222,7 +239,8 @@ static int report(verify_job *job, const char *model_dir) {
 static int verify(verify_job *job) {
     fn_error err = {0};
     size_t greedy = job->prompt.length + job->answer.length;
-    size_t context = job->ids.length > greedy ? job->ids.length : greedy;
+    size_t context = job->ids.length + drafts_of(job);
+    context = context > greedy ? context : greedy;
     cli_model model;
     fn_status status = cli_model_open(job->options, FN_PRECISION_EXACT, context, &model, &err);
     int code = CLI_EXIT_OK;
@@ -256,6 +274,8 @@ int cli_verify(const cli_options *options) {
     free_ids(&job.ids);
     free_ids(&job.prompt);
     free_ids(&job.answer);
+    free_ids(&job.draft_position);
+    free_ids(&job.draft_tokens);
     free(job.split);
     cli_verdict_free(&job.verdict);
     return code;

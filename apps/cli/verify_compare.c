@@ -24,7 +24,7 @@ static const char *why_unchecked(const char *name) {
         return "images and videos are not read";
     }
     if (strncmp(name, "mtp_", 4) == 0 || strncmp(name, "draft_", 6) == 0) {
-        return "the MTP head is not run";
+        return "the model has no MTP head, or was loaded without";
     }
     if (strcmp(name, "logits_float64") == 0) {
         return "shows the noise of the golden values, is no golden value";

@@ -20,7 +20,9 @@ static const struct {
 };
 static const size_t n_layer_steps = sizeof layer_steps / sizeof layer_steps[0];
 /* And after the last layer. */
-static const char *const last_steps[] = {"hidden", "logits"};
+static const char *const last_steps[] = {"hidden",           "logits",       "mtp_fused",
+                                         "mtp_qsa_selected", "mtp_streams",  "mtp_logits",
+                                         "draft_tokens",     "draft_logits", "draft_streams"};
 static const size_t n_last_steps = sizeof last_steps / sizeof last_steps[0];
 
 /* The config's text part; both forms exist. */

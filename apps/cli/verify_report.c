@@ -27,6 +27,9 @@ static const struct {
     {"mtp_streams", {"position", "stream", "channel"}},
     {"mtp_logits", {"position", "token"}},
     {"mtp_qsa_selected", {"query", "key"}},
+    {"draft_tokens", {"draft"}},
+    {"draft_logits", {"draft", "token"}},
+    {"draft_streams", {"draft", "stream", "channel"}},
 };
 
 static const char *axis_name(const char *tensor, size_t axis) {

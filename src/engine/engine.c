@@ -64,6 +64,7 @@ static fn_status open_files(fn_engine *e, const fn_engine_options *options, fn_e
     }
     fn_status status = fn_config_read(path, &config, err);
     status = status == FN_OK ? fn_shape_from_config(&config, &e->shape, err) : status;
+    e->shape.n_mtp = options->no_mtp ? 0 : e->shape.n_mtp;
     fn_config_free(&config);
     fn_free(path);
     status = status == FN_OK ? fn_checkpoint_open(options->model_dir, &e->checkpoint, err) : status;
@@ -220,7 +221,7 @@ fn_status fn_engine_open(const fn_engine_options *options, fn_engine **out, fn_e
     status = status == FN_OK ? open_files(e, options, err) : status;
     status = status == FN_OK ? fn_pool_create(options->threads, &e->pool, err) : status;
     if (status == FN_OK) {
-        fn_state_layout_init(&e->shape, false, &e->layout);
+        fn_state_layout_init(&e->shape, e->shape.n_mtp > 0, &e->layout);
         status = fit(e, options, err);
     }
     status = status == FN_OK ? load(e, options, err) : status;
@@ -281,6 +282,7 @@ void fn_engine_get_info(const fn_engine *e, fn_engine_info *out) {
                             .chunk = e->chunk,
                             .isa = e->kernels->name,
                             .precision = "exact",
+                            .mtp = e->weights->mtp != NULL,
                             .weight_bytes = e->weights->arena_bytes + tables,
                             .state_bytes = fn_session_bytes(&e->shape, &e->layout, e->context),
                             .load_seconds = e->load_seconds};

@@ -51,6 +51,7 @@ static fn_status read_source(planner *p, fn_error *err) {
     fn_free(joined);
     if (status == FN_OK) {
         status = fn_shape_from_config(&p->config, &p->shape, err);
+        p->shape.n_mtp = p->options.no_mtp ? 0 : p->shape.n_mtp;
     }
     if (status == FN_OK && p->options.model_dir != NULL) {
         status = fn_checkpoint_open(p->options.model_dir, &p->checkpoint, err);
@@ -322,7 +323,7 @@ static fn_status make(planner *p, fn_error *err) {
     const fn_plan_options *o = &p->options;
     fn_plan_source source = {
         .shape = &p->shape, .bound = p->bound, .checkpoint = p->checkpoint, .config = &p->config};
-    fn_state_layout_init(&p->shape, false, &p->layout);
+    fn_state_layout_init(&p->shape, p->shape.n_mtp > 0, &p->layout);
     p->settings = (fn_plan_settings){.weights = {.expert_bits = o->expert_bits,
                                                  .dense_bits = o->dense_bits,
                                                  .group = o->group_size},

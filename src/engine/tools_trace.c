@@ -21,7 +21,14 @@
     X(router_weights, "F32", float, 3, {L, T, K})                                                  \
     X(delta_state, "F32", float, 4, {N, Hv, dk, dv})                                               \
     X(qsa_selected, "U8", uint8_t, 4, {A, B, T, T})                                                \
-    X(ngram_rows, "I64", int64_t, 4, {P, B, T, H})
+    X(ngram_rows, "I64", int64_t, 4, {P, B, T, H})                                                 \
+    X(mtp_fused, "F32", float, 3, {M, hc, D})                                                      \
+    X(mtp_streams, "F32", float, 3, {M, hc, D})                                                    \
+    X(mtp_logits, "F32", float, 2, {M, V})                                                         \
+    X(mtp_qsa_selected, "U8", uint8_t, 2, {M, M})                                                  \
+    X(draft_tokens, "I32", int32_t, 1, {C > 0 ? C + 1 : 0})                                        \
+    X(draft_logits, "F32", float, 2, {C, V})                                                       \
+    X(draft_streams, "F32", float, 3, {C, hc, D})
 
 typedef enum tensor_id {
 #define TENSOR_ENUM(name, dtype, type, n_dims, ...) T_##name,
@@ -45,6 +52,7 @@ typedef struct tracer {
     fn_segment *segments; /* [B] */
     uint8_t *wants;       /* [max rows], all set */
     float *logits;        /* of one forward */
+    float *mtp_logits;    /* [V] of one pair */
     size_t at, n;         /* the piece that runs: positions [at, at + n) */
     size_t first_row;     /* the batch row of its first segment */
 } tracer;
@@ -65,6 +73,8 @@ static void describe(tracer *t) {
     uint64_t dv = s->delta_v_dim;
     uint64_t A = s->n_attention;
     uint64_t H = P > 0 ? fn_shape_ngram_heads(s) : 0;
+    uint64_t M = s->n_mtp * (T - 1);
+    uint64_t C = t->options->drafts;
 #define TENSOR_FILL(label, kind, type, count, ...)                                                 \
     t->tensors[T_##label] = (tensor){.name = #label,                                               \
                                      .dtype = (kind),                                              \
@@ -77,7 +87,7 @@ static void describe(tracer *t) {
         for (size_t d = 0; d < t->tensors[i].n_dims; d++) {
             t->tensors[i].bytes *= t->tensors[i].dims[d];
         }
-        if (i != T_logits && !t->options->trace) {
+        if (i != T_logits && i < T_draft_tokens && !t->options->trace) {
             t->tensors[i].bytes = 0;
         }
     }
@@ -97,6 +107,24 @@ static void copy_row(tracer *t, tensor_id id, size_t layer, size_t b, size_t at,
         size_t rows = per_batch ? t->options->rows : 1;
         size_t index = ((layer * rows) + b) * t->options->length + at;
         memcpy(to->data + index * row_bytes, data, row_bytes);
+    }
+}
+
+/* The MTP head's values are kept for batch row 0, by the pair's first token; `at` is its second. */
+static void copy_pair(tracer *t, tensor_id id, size_t b, size_t at, const void *data,
+                      size_t row_bytes) {
+    if (b == 0) {
+        memcpy(t->tensors[id].data + (at - 1) * row_bytes, data, row_bytes);
+    }
+}
+
+static void mark_pairs(tracer *t, size_t row, size_t n, const int32_t *pairs) {
+    size_t b;
+    size_t at;
+    size_t M = t->options->length - 1;
+    locate(t, row, &b, &at);
+    for (size_t i = 0; b == 0 && i < n; i++) {
+        t->tensors[T_mtp_qsa_selected].data[(at - 1) * M + (size_t)pairs[i]] = 1;
     }
 }
 
@@ -126,10 +154,17 @@ static void emit(void *ud, fn_trace_kind kind, size_t layer, size_t first_row, s
         [FN_TRACE_SELECTED] = {T_qsa_selected, 1},
         [FN_TRACE_NGRAM_ROWS] = {T_ngram_rows, sizeof(int64_t)},
         [FN_TRACE_HIDDEN] = {T_hidden, sizeof(float)},
+        [FN_TRACE_MTP_FUSED] = {T_mtp_fused, sizeof(float)},
+        [FN_TRACE_MTP_STREAMS] = {T_mtp_streams, sizeof(float)},
+        [FN_TRACE_MTP_LOGITS] = {T_mtp_logits, sizeof(float)},
     };
     tracer *t = ud;
     if (kind == FN_TRACE_SELECTED) {
         mark_selected(t, layer, first_row, width, data);
+        return;
+    }
+    if (kind == FN_TRACE_MTP_SELECTED) {
+        mark_pairs(t, first_row, width, data);
         return;
     }
     for (size_t r = 0; r < rows; r++) {
@@ -137,7 +172,12 @@ static void emit(void *ud, fn_trace_kind kind, size_t layer, size_t first_row, s
         size_t at;
         size_t row_bytes = width * map[kind].bytes;
         locate(t, first_row + r, &b, &at);
-        copy_row(t, map[kind].id, layer, b, at, (const uint8_t *)data + r * row_bytes, row_bytes);
+        const uint8_t *row = (const uint8_t *)data + r * row_bytes;
+        if (map[kind].id >= T_mtp_fused) {
+            copy_pair(t, map[kind].id, b, at, row, row_bytes);
+        } else {
+            copy_row(t, map[kind].id, layer, b, at, row, row_bytes);
+        }
     }
 }
 
@@ -146,7 +186,7 @@ static fn_status run_piece(tracer *t, size_t first_row, size_t n_rows, size_t at
                            fn_error *err) {
     size_t T = t->options->length;
     size_t V = t->engine->shape.vocab;
-    fn_trace trace = {emit, t};
+    fn_trace trace = {emit, t, t->mtp_logits};
     t->at = at;
     t->n = n;
     t->first_row = first_row;
@@ -196,6 +236,21 @@ static fn_status run_rows(tracer *t, size_t first_row, size_t n_rows, fn_error *
     return status;
 }
 
+static fn_status check_drafts(const fn_engine *e, const fn_trace_options *o, fn_error *err) {
+    if (e->weights->mtp == NULL) {
+        return fn_fail(err, FN_E_USAGE, "drafts: the model has no MTP head, or was loaded without");
+    }
+    if (o->draft_position >= o->length) {
+        return fn_fail(err, FN_E_USAGE, "draft position: found %zu, expected at most %zu",
+                       o->draft_position, o->length - 1);
+    }
+    if (o->drafts > e->context - o->draft_position - 1) {
+        return fn_fail(err, FN_E_RANGE, "context limit: %zu tokens and %zu drafts, limit %zu",
+                       o->draft_position + 1, o->drafts, e->context);
+    }
+    return FN_OK;
+}
+
 static fn_status check(const fn_engine *e, const fn_trace_options *o, fn_error *err) {
     size_t sum = 0;
     for (size_t i = 0; i < o->n_split; i++) {
@@ -220,7 +275,7 @@ static fn_status check(const fn_engine *e, const fn_trace_options *o, fn_error *
         return fn_fail(err, FN_E_RANGE, "context limit: %zu tokens, but the limit is %zu",
                        o->length, e->context);
     }
-    return FN_OK;
+    return o->drafts > 0 ? check_drafts(e, o, err) : FN_OK;
 }
 
 static fn_status reserve(tracer *t, fn_error *err) {
@@ -230,7 +285,10 @@ static fn_status reserve(tracer *t, fn_error *err) {
     t->segments = fn_alloc_zero(B, sizeof *t->segments);
     t->wants = fn_alloc(rows, 1);
     t->logits = fn_alloc_aligned(rows * t->engine->shape.vocab, sizeof *t->logits);
-    bool ok = t->states != NULL && t->segments != NULL && t->wants != NULL && t->logits != NULL;
+    bool pairs = t->options->trace && t->engine->weights->mtp != NULL;
+    t->mtp_logits = pairs ? fn_alloc_aligned(t->engine->shape.vocab, sizeof *t->logits) : NULL;
+    bool ok = t->states != NULL && t->segments != NULL && t->wants != NULL && t->logits != NULL &&
+              (t->mtp_logits != NULL || !pairs);
     for (size_t i = 0; i < N_TENSORS && ok; i++) {
         t->tensors[i].data = fn_pages_alloc(t->tensors[i].bytes);
         ok = t->tensors[i].data != NULL;
@@ -254,6 +312,59 @@ static void copy_delta_states(tracer *t) {
                fn_recurrent_view(layout, fn_state_before(t->states[0]), FN_PART_DELTA, i),
                p->row_bytes);
     }
+}
+
+static int32_t best_of(const float *logits, size_t n) {
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++) {
+        best = logits[i] > logits[best] ? i : best;
+    }
+    return (int32_t)best;
+}
+
+static fn_status read_until(tracer *t, fn_state *state, size_t n, fn_error *err) {
+    fn_forward *forward = t->engine->forward;
+    fn_status status = FN_OK;
+    for (size_t at = 0; at < n && status == FN_OK;) {
+        size_t step = n - at < t->engine->chunk ? n - at : t->engine->chunk;
+        fn_segment segment = {.state = state, .ids = t->options->ids + at, .n = step};
+        status = fn_forward_run(forward, &segment, 1, NULL, NULL, err);
+        at += step;
+    }
+    if (status == FN_OK) {
+        fn_forward_head(forward, state, t->logits);
+    }
+    return status;
+}
+
+/* The trunk's greedy token after the position, then the head's own chain. */
+static fn_status run_drafts(tracer *t, fn_error *err) {
+    fn_engine *e = t->engine;
+    size_t n = t->options->drafts;
+    size_t length = t->options->draft_position + 1;
+    fn_mtp_chain chain = {0};
+    fn_mtp_chain *chains[1] = {&chain};
+    fn_state *state = NULL;
+    fn_status status = fn_state_create(e->states, length + n, &state, err);
+    status = status == FN_OK ? fn_mtp_chain_init(&chain, &e->shape, err) : status;
+    pthread_mutex_lock(&e->mutex);
+    status = status == FN_OK ? read_until(t, state, length, err) : status;
+    status = status == FN_OK ? fn_mtp_chain_start(&chain, &e->layout, state, n, err) : status;
+    if (status == FN_OK) {
+        int32_t *tokens = (int32_t *)(void *)t->tensors[T_draft_tokens].data;
+        float *logits = (float *)(void *)t->tensors[T_draft_logits].data;
+        size_t bytes = fn_shape_streams(&e->shape) * sizeof(float);
+        tokens[0] = best_of(t->logits, e->shape.vocab);
+        for (size_t i = 0; i < n; i++) {
+            fn_forward_draft(e->forward, chains, 1, &tokens[i], logits + i * e->shape.vocab);
+            tokens[i + 1] = best_of(logits + i * e->shape.vocab, e->shape.vocab);
+            memcpy(t->tensors[T_draft_streams].data + i * bytes, chain.streams, bytes);
+        }
+    }
+    pthread_mutex_unlock(&e->mutex);
+    fn_mtp_chain_deinit(&chain);
+    fn_state_destroy(state);
+    return status;
 }
 
 static fn_status write_file(const tracer *t, const char *path, fn_error *err) {
@@ -290,6 +401,9 @@ fn_status fn_trace_run(fn_engine *engine, const fn_trace_options *options, const
     for (size_t b = 0; b < options->rows && status == FN_OK; b += together) {
         status = run_rows(&t, b, together, err);
     }
+    if (status == FN_OK && options->drafts > 0) {
+        status = run_drafts(&t, err);
+    }
     if (status == FN_OK) {
         copy_delta_states(&t);
         status = write_file(&t, path, err);
@@ -304,5 +418,6 @@ fn_status fn_trace_run(fn_engine *engine, const fn_trace_options *options, const
     fn_free(t.segments);
     fn_free(t.wants);
     fn_free(t.logits);
+    fn_free(t.mtp_logits);
     return status;
 }

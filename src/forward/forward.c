@@ -3,19 +3,18 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "forward/mtp.h"
 #include "forward/trunk.h"
 #include "layers/layers.h"
-
-#define MAX_SEGMENTS 256
 
 struct fn_forward {
     fn_step step;
     uint8_t *arena;
     size_t arena_bytes;
-    fn_step_segment segments[MAX_SEGMENTS];
-    const int32_t *ids[MAX_SEGMENTS];
-    const float *embeds[MAX_SEGMENTS];
-    const uint8_t *use_embed[MAX_SEGMENTS];
+    fn_step_segment segments[FN_STEP_SEGMENTS];
+    const int32_t *ids[FN_STEP_SEGMENTS];
+    const float *embeds[FN_STEP_SEGMENTS];
+    const uint8_t *use_embed[FN_STEP_SEGMENTS];
 };
 
 typedef struct room {
@@ -83,6 +82,9 @@ fn_status fn_forward_create(const fn_model *model, size_t max_rows, size_t conte
     f->step.tables = model->tables;
     f->step.segments = f->segments;
     f->step.ids = f->ids;
+    f->step.embeds = f->embeds;
+    f->step.use_embed = f->use_embed;
+    f->step.parts = &fn_trunk_parts;
     f->step.max_rows = max_rows;
     f->step.max_keys = r.keys;
     f->step.max_blocks = r.blocks;
@@ -150,7 +152,8 @@ static fn_status begin(fn_forward *f, const fn_segment *segments, size_t n, fn_e
         f->segments[i] = (fn_step_segment){.state = segment->state,
                                            .first = s->rows,
                                            .n = segment->n,
-                                           .length = fn_state_length(segment->state)};
+                                           .length = fn_state_length(segment->state),
+                                           .traced = s->rows};
         f->ids[i] = segment->ids;
         f->embeds[i] = segment->embeds;
         f->use_embed[i] = segment->embeds != NULL ? segment->use_embed : NULL;
@@ -203,9 +206,9 @@ static void wanted_logits(const fn_step *s, const fn_segment *segments, float *l
 fn_status fn_forward_run(fn_forward *f, const fn_segment *segments, size_t n, float *logits,
                          const fn_trace *trace, fn_error *err) {
     fn_step *s = &f->step;
-    if (n == 0 || n > MAX_SEGMENTS) {
+    if (n == 0 || n > FN_STEP_SEGMENTS) {
         return fn_fail(err, FN_E_RANGE, "a forward of %zu segments: expected 1 to %d", n,
-                       MAX_SEGMENTS);
+                       FN_STEP_SEGMENTS);
     }
     fn_status status = begin(f, segments, n, err);
     if (status != FN_OK) {
@@ -213,7 +216,7 @@ fn_status fn_forward_run(fn_forward *f, const fn_segment *segments, size_t n, fl
     }
     s->trace = trace;
     status = fn_layer_ngram_start(s, err);
-    fn_layer_embed(s, f->embeds, f->use_embed);
+    fn_layer_embed(s);
     fn_layer_rope(s);
     fn_layer_ngram_history(s);
     status = status == FN_OK ? fn_trunk_run(s, 0, s->shape->n_layers, err) : status;
@@ -221,6 +224,9 @@ fn_status fn_forward_run(fn_forward *f, const fn_segment *segments, size_t n, fl
     if (status == FN_OK) {
         keep_streams(s);
         wanted_logits(s, segments, logits);
+        if (s->weights->mtp != NULL) {
+            fn_mtp_run(s);
+        }
     }
     for (size_t i = 0; i < n; i++) {
         if (status == FN_OK) {
@@ -231,6 +237,16 @@ fn_status fn_forward_run(fn_forward *f, const fn_segment *segments, size_t n, fl
     }
     s->trace = NULL;
     return status;
+}
+
+void fn_forward_draft(fn_forward *f, fn_mtp_chain *const *chains, size_t n, const int32_t *tokens,
+                      float *logits) {
+    fn_step *s = &f->step;
+    s->segments = f->segments;
+    fn_mtp_draft(s, chains, n, tokens, s->mixed);
+    s->segments = f->segments;
+    fn_linear out = fn_linear_of(&s->weights->head, s->mixed, logits, n);
+    fn_step_linear(s, &out, 1);
 }
 
 void fn_forward_head(fn_forward *f, const fn_state *state, float *logits) {

@@ -7,6 +7,7 @@
 #ifndef FN_FORWARD_FORWARD_H
 #define FN_FORWARD_FORWARD_H
 
+#include "forward/mtp.h"
 #include "layers/step.h"
 
 typedef struct fn_segment {
@@ -46,6 +47,11 @@ void fn_forward_watch(fn_forward *forward, bool (*go_on)(void *ud), void *ud);
  * (id, context, too many rows), FN_E_IO (n-gram table), FN_E_NOMEM; then no state has changed. */
 FN_NODISCARD fn_status fn_forward_run(fn_forward *forward, const fn_segment *segments, size_t n,
                                       float *logits, const fn_trace *trace, fn_error *err);
+
+/* One draft of the MTP head for each of n chains: tokens [n] (ids the model has) come next; logits [n, V] of
+ * the tokens after them. */
+void fn_forward_draft(fn_forward *forward, fn_mtp_chain *const *chains, size_t n,
+                      const int32_t *tokens, float *logits);
 
 /* Logits [V] after a state's last row, from the streams it keeps: the bits of the forward that made it. */
 void fn_forward_head(fn_forward *forward, const fn_state *state, float *logits);

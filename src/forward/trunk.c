@@ -4,23 +4,29 @@
 
 #include "layers/layers.h"
 
-static void mixer_half(const fn_step *s, const fn_layer_weights *w, size_t layer) {
-    size_t index = fn_shape_kind_index(s->shape, layer);
+static void mixer_half(const fn_step *s, const fn_layer_weights *w, fn_layer_kind kind,
+                       size_t index, size_t layer) {
     fn_layer_mix(s, &w->attn_mixer, s->streams, s->rows, s->mixed, s->inject);
-    if (s->shape->layer_kind[layer] == FN_LAYER_DELTA) {
+    if (kind == FN_LAYER_DELTA) {
         fn_layer_delta(s, &w->delta, index);
     } else {
         fn_layer_attention(s, &w->attention, index);
     }
-    fn_step_trace(s, FN_TRACE_MIXER_OUT, layer, s->rows, s->shape->hidden, s->block_out);
+    fn_step_trace(s, s->parts->mixer_out, layer, s->rows, s->shape->hidden, s->block_out);
     fn_layer_combine(s);
 }
 
 static void expert_half(const fn_step *s, const fn_layer_weights *w, size_t layer) {
     fn_layer_mix(s, &w->mlp_mixer, s->streams, s->rows, s->mixed, s->inject);
     fn_layer_moe(s, &w->moe, layer);
-    fn_step_trace(s, FN_TRACE_MLP_OUT, layer, s->rows, s->shape->hidden, s->block_out);
+    fn_step_trace(s, s->parts->mlp_out, layer, s->rows, s->shape->hidden, s->block_out);
     fn_layer_combine(s);
+}
+
+void fn_trunk_layer(const fn_step *s, const fn_layer_weights *w, fn_layer_kind kind, size_t index,
+                    size_t layer) {
+    mixer_half(s, w, kind, index, layer);
+    expert_half(s, w, layer);
 }
 
 fn_status fn_trunk_run(fn_step *s, size_t first, size_t end, fn_error *err) {
@@ -35,8 +41,8 @@ fn_status fn_trunk_run(fn_step *s, size_t first, size_t end, fn_error *err) {
                 return status;
             }
         }
-        mixer_half(s, w, layer);
-        expert_half(s, w, layer);
+        fn_trunk_layer(s, w, (fn_layer_kind)s->shape->layer_kind[layer],
+                       fn_shape_kind_index(s->shape, layer), layer);
         fn_step_trace(s, FN_TRACE_STREAMS, layer, s->rows, fn_shape_streams(s->shape), s->streams);
     }
     return FN_OK;

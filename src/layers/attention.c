@@ -24,8 +24,8 @@ static void store_row(const fn_step *s, size_t index, size_t row) {
     const fn_step_segment *g = fn_step_segment_of(s, row);
     const fn_shape *m = s->shape;
     size_t at = g->length + row - g->first;
-    float *keys = fn_state_page(g->state, FN_PART_KEYS, index, at / FN_PAGE_ROWS);
-    float *values = fn_state_page(g->state, FN_PART_VALUES, index, at / FN_PAGE_ROWS);
+    float *keys = fn_state_page(g->state, s->parts->keys, index, at / FN_PAGE_ROWS);
+    float *values = fn_state_page(g->state, s->parts->values, index, at / FN_PAGE_ROWS);
     for (size_t h = 0; h < m->n_kv_heads; h++) {
         size_t to = (h * FN_PAGE_ROWS + at % FN_PAGE_ROWS) * m->head_dim;
         size_t from = (row * m->n_kv_heads + h) * m->head_dim;
@@ -95,9 +95,9 @@ static void gather(const fn_step *s, const fn_step_segment *g, size_t index, siz
     for (size_t i = 0; i < n; i++) {
         size_t at = (size_t)keys[i];
         size_t offset = (head * FN_PAGE_ROWS + at % FN_PAGE_ROWS) * d;
-        k[i] =
-            (const float *)fn_state_page(g->state, FN_PART_KEYS, index, at / FN_PAGE_ROWS) + offset;
-        v[i] = (const float *)fn_state_page(g->state, FN_PART_VALUES, index, at / FN_PAGE_ROWS) +
+        k[i] = (const float *)fn_state_page(g->state, s->parts->keys, index, at / FN_PAGE_ROWS) +
+               offset;
+        v[i] = (const float *)fn_state_page(g->state, s->parts->values, index, at / FN_PAGE_ROWS) +
                offset;
     }
 }
@@ -138,8 +138,8 @@ static void attend_rows(const fn_step *s, void *ctx, size_t begin, size_t end, s
         }
         size_t n = choose_keys(s, visible, scores, thread);
         if (s->trace != NULL) {
-            s->trace->emit(s->trace->ud, FN_TRACE_SELECTED, j->index, r, 1, n,
-                           s->chosen_keys + thread * s->max_keys);
+            s->trace->emit(s->trace->ud, s->parts->selected, j->index, g->traced + r - g->first, 1,
+                           n, s->chosen_keys + thread * s->max_keys);
         }
         for (size_t h = 0; h < s->shape->n_kv_heads; h++) {
             attend_head(s, j, r, h, n, thread);
@@ -161,8 +161,8 @@ static void attend_heads(const fn_step *s, void *ctx, size_t begin, size_t end, 
     size_t visible = g->length + j->row - g->first + 1;
     size_t n = choose_keys(s, visible, s->block_scores, thread);
     if (s->trace != NULL && begin == 0) {
-        s->trace->emit(s->trace->ud, FN_TRACE_SELECTED, j->index, j->row, 1, n,
-                       s->chosen_keys + thread * s->max_keys);
+        s->trace->emit(s->trace->ud, s->parts->selected, j->index, g->traced + j->row - g->first, 1,
+                       n, s->chosen_keys + thread * s->max_keys);
     }
     for (size_t h = begin; h < end; h++) {
         attend_head(s, j, j->row, h, n, thread);

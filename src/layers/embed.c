@@ -3,12 +3,7 @@
 
 #include "layers/layers.h"
 
-typedef struct embed_job {
-    const float *const *embeds;
-    const uint8_t *const *use;
-} embed_job;
-
-static void table_row(const fn_step *s, int32_t id, float *dst) {
+void fn_embed_table_row(const fn_step *s, int32_t id, float *dst) {
     const fn_weights *w = s->weights;
     size_t d = s->shape->hidden;
     if (w->embed == NULL) {
@@ -20,26 +15,30 @@ static void table_row(const fn_step *s, int32_t id, float *dst) {
     }
 }
 
-static void embed_rows(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
-    const embed_job *j = ctx;
+void fn_embed_row(const fn_step *s, const fn_step_segment *g, size_t t, float *dst) {
     size_t d = s->shape->hidden;
+    size_t segment = (size_t)(g - s->segments);
+    if (s->use_embed[segment] != NULL && s->use_embed[segment][t]) {
+        memcpy(dst, s->embeds[segment] + t * d, d * sizeof *dst);
+    } else {
+        fn_embed_table_row(s, s->ids[segment][t], dst);
+    }
+}
+
+static void embed_rows(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
+    size_t d = s->shape->hidden;
+    (void)ctx;
     (void)thread;
     for (size_t r = begin; r < end; r++) {
         const fn_step_segment *g = fn_step_segment_of(s, r);
-        size_t segment = (size_t)(g - s->segments);
-        size_t t = r - g->first;
         float *row = s->streams + r * s->shape->hc * d;
-        if (j->use != NULL && j->use[segment] != NULL && j->use[segment][t]) {
-            memcpy(row, j->embeds[segment] + t * d, d * sizeof *row);
-        } else {
-            table_row(s, s->ids[segment][t], row);
-        }
+        fn_embed_row(s, g, r - g->first, row);
         for (size_t i = 1; i < s->shape->hc; i++) {
             memcpy(row + i * d, row, d * sizeof *row);
         }
     }
 }
 
-void fn_layer_embed(const fn_step *s, const float *const *embeds, const uint8_t *const *use) {
-    fn_step_each(s, s->rows, embed_rows, &(embed_job){embeds, use});
+void fn_layer_embed(const fn_step *s) {
+    fn_step_each(s, s->rows, embed_rows, NULL);
 }

@@ -28,8 +28,9 @@ static const float *key_at(const fn_step *s, const pool_job *j, size_t at) {
     if (at >= g->length) {
         return raw_key(s, g->first + at - g->length);
     }
-    const float *open =
-        fn_recurrent_view(s->layout, fn_state_before(g->state), FN_PART_RAW_KEYS, j->index);
+    const float *open = g->open != NULL ? g->open->keys
+                                        : fn_recurrent_view(s->layout, fn_state_before(g->state),
+                                                            s->parts->raw_keys, j->index);
     return open + at % s->shape->index_ratio * s->shape->index_dim;
 }
 
@@ -37,13 +38,14 @@ static const int32_t *position_at(const fn_step *s, const fn_step_segment *g, si
     if (at >= g->length) {
         return s->positions + 3 * (g->first + at - g->length);
     }
-    const int32_t *open =
-        fn_recurrent_view(s->layout, fn_state_before(g->state), FN_PART_OPEN_POSITIONS, 0);
+    const int32_t *open = g->open != NULL ? g->open->positions
+                                          : fn_recurrent_view(s->layout, fn_state_before(g->state),
+                                                              s->parts->positions, 0);
     return open + 3 * (at % s->shape->index_ratio);
 }
 
 static float *pooled_key(const fn_step *s, const fn_step_segment *g, size_t index, size_t block) {
-    float *page = fn_state_page(g->state, FN_PART_POOLED, index, block / FN_PAGE_ROWS);
+    float *page = fn_state_page(g->state, s->parts->pooled, index, block / FN_PAGE_ROWS);
     return page + block % FN_PAGE_ROWS * s->shape->index_dim;
 }
 
@@ -79,24 +81,34 @@ static void keep_open(const fn_step *s, const pool_job *j, size_t t) {
     const fn_step_segment *g = j->segment;
     size_t ratio = s->shape->index_ratio;
     size_t d = s->shape->index_dim;
-    uint8_t *after = fn_state_after(g->state, t);
+    bool with_positions = s->parts->keeps_positions && j->index == 0;
+    uint8_t *after = fn_state_after(g->state, g->skipped + t);
     if (after == NULL) {
         return;
     }
-    float *keys = fn_recurrent_part(s->layout, after, FN_PART_RAW_KEYS, j->index);
-    int32_t *positions = fn_recurrent_part(s->layout, after, FN_PART_OPEN_POSITIONS, 0);
+    float *keys = fn_recurrent_part(s->layout, after, s->parts->raw_keys, j->index);
+    int32_t *positions = fn_recurrent_part(s->layout, after, s->parts->positions, 0);
     size_t length = g->length + t + 1;
     size_t first = length / ratio * ratio;
     memset(keys, 0, ratio * d * sizeof *keys);
-    if (j->index == 0) {
+    if (with_positions) {
         memset(positions, 0, ratio * 3 * sizeof *positions);
     }
     for (size_t at = first; at < length; at++) {
         memcpy(keys + at % ratio * d, key_at(s, j, at), d * sizeof *keys);
-        if (j->index == 0) {
+        if (with_positions) {
             memcpy(positions + 3 * (at % ratio), position_at(s, g, at), 3 * sizeof *positions);
         }
     }
+}
+
+/* A draft's raw key and position stay in its chain's own block. */
+static void keep_draft(const fn_step *s, const pool_job *j, size_t t) {
+    const fn_step_segment *g = j->segment;
+    size_t slot = (g->length + t) % s->shape->index_ratio;
+    size_t d = s->shape->index_dim;
+    memcpy(g->open->keys + slot * d, raw_key(s, g->first + t), d * sizeof(float));
+    memcpy(g->open->positions + 3 * slot, s->positions + 3 * (g->first + t), 3 * sizeof(int32_t));
 }
 
 void fn_indexer_pool(const fn_step *s, const fn_attention_weights *w, size_t index) {
@@ -107,7 +119,11 @@ void fn_indexer_pool(const fn_step *s, const fn_attention_weights *w, size_t ind
         size_t after = (j.segment->length + j.segment->n) / ratio;
         fn_step_each(s, after - before, pool_blocks, &j);
         for (size_t t = 0; t < j.segment->n; t++) {
-            keep_open(s, &j, t);
+            if (j.segment->open != NULL) {
+                keep_draft(s, &j, t);
+            } else {
+                keep_open(s, &j, t);
+            }
         }
     }
 }

@@ -7,9 +7,11 @@
 
 #include "layers/step.h"
 
-/* embed.c: token rows -> streams, the row repeated hc times; embeds [R, D] with use[r] set replace the table's
- * rows (both may be NULL). */
-void fn_layer_embed(const fn_step *s, const float *const *embeds, const uint8_t *const *use);
+/* embed.c: token rows -> streams, the row repeated hc times; s->embeds replace the table's rows. */
+void fn_layer_embed(const fn_step *s);
+/* The row [D] of one token of the step, and of any id. */
+void fn_embed_row(const fn_step *s, const fn_step_segment *g, size_t t, float *dst);
+void fn_embed_table_row(const fn_step *s, int32_t id, float *dst);
 
 /* rope.c: cos and sin of every row's position, for all attention layers of the step. */
 void fn_layer_rope(const fn_step *s);

@@ -130,8 +130,8 @@ void fn_layer_moe(const fn_step *s, const fn_moe_weights *w, size_t layer) {
                           fn_linear_of(&w->shared_expert_gate, s->mixed, s->shared_gate, s->rows)};
     fn_step_linear(s, route, 2);
     fn_step_each(s, s->rows, route_rows, NULL);
-    fn_step_trace(s, FN_TRACE_ROUTER_IDS, layer, s->rows, m->n_chosen, s->chosen);
-    fn_step_trace(s, FN_TRACE_ROUTER_WEIGHTS, layer, s->rows, m->n_chosen, s->chosen_weight);
+    fn_step_trace(s, s->parts->router_ids, layer, s->rows, m->n_chosen, s->chosen);
+    fn_step_trace(s, s->parts->router_weights, layer, s->rows, m->n_chosen, s->chosen_weight);
     sort_by_expert(s);
     fn_step_each(s, s->rows * m->n_chosen, gather_rows, NULL);
     size_t n = list_units(s, w->gate_up, s->expert_in, s->expert_mid,

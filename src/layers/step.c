@@ -1,5 +1,28 @@
 #include "layers/step.h"
 
+const fn_attention_parts fn_trunk_parts = {.keys = FN_PART_KEYS,
+                                           .values = FN_PART_VALUES,
+                                           .pooled = FN_PART_POOLED,
+                                           .raw_keys = FN_PART_RAW_KEYS,
+                                           .positions = FN_PART_OPEN_POSITIONS,
+                                           .keeps_positions = true,
+                                           .selected = FN_TRACE_SELECTED,
+                                           .mixer_out = FN_TRACE_MIXER_OUT,
+                                           .mlp_out = FN_TRACE_MLP_OUT,
+                                           .router_ids = FN_TRACE_ROUTER_IDS,
+                                           .router_weights = FN_TRACE_ROUTER_WEIGHTS};
+
+const fn_attention_parts fn_mtp_parts = {.keys = FN_PART_MTP_KEYS,
+                                         .values = FN_PART_MTP_VALUES,
+                                         .pooled = FN_PART_MTP_POOLED,
+                                         .raw_keys = FN_PART_MTP_RAW_KEYS,
+                                         .positions = FN_PART_MTP_POSITIONS,
+                                         .selected = FN_TRACE_MTP_SELECTED,
+                                         .mixer_out = FN_TRACE_NONE,
+                                         .mlp_out = FN_TRACE_NONE,
+                                         .router_ids = FN_TRACE_NONE,
+                                         .router_weights = FN_TRACE_NONE};
+
 typedef struct each_job {
     const fn_step *step;
     size_t n;

@@ -23,7 +23,13 @@ typedef enum fn_trace_kind {
     FN_TRACE_ROUTER_WEIGHTS, /* [rows, K] float */
     FN_TRACE_SELECTED, /* [n] int32 positions a row may read; width = n; layer counts attention layers */
     FN_TRACE_NGRAM_ROWS, /* [rows, heads] int64; layer counts layers with n-gram memory */
-    FN_TRACE_HIDDEN      /* [rows, D] float: output of the final mixer */
+    FN_TRACE_HIDDEN,     /* [rows, D] float: output of the final mixer */
+    /* of the MTP head, each at the row of the pair's second token */
+    FN_TRACE_MTP_FUSED,    /* [rows, hc*D] float: what its layer reads */
+    FN_TRACE_MTP_STREAMS,  /* [rows, hc*D] float: what its layer gives */
+    FN_TRACE_MTP_LOGITS,   /* [rows, V] float */
+    FN_TRACE_MTP_SELECTED, /* [n] int32 pairs a pair may read; width = n */
+    FN_TRACE_NONE          /* not traced */
 } fn_trace_kind;
 
 typedef struct fn_trace {
@@ -31,15 +37,39 @@ typedef struct fn_trace {
     void (*emit)(void *ud, fn_trace_kind kind, size_t layer, size_t first_row, size_t rows,
                  size_t width, const void *data);
     void *ud;
+    float *mtp_logits; /* [V]: room for one row of FN_TRACE_MTP_LOGITS; NULL without an MTP head */
 } fn_trace;
+
+/* The block of an index that is still open, outside of any state: a chain of drafts has its own. */
+typedef struct fn_open_block {
+    float *keys;        /* [ratio, Di] raw; unused without indexer */
+    int32_t *positions; /* [ratio, 3], and of the next token behind the open block's */
+} fn_open_block;
+
+/* Segments of one forward at most. */
+#define FN_STEP_SEGMENTS 256
 
 typedef struct fn_step_segment {
     fn_state *state;
     size_t first, n; /* its rows among all rows */
-    size_t length;   /* tokens in the state before them */
+    size_t length;   /* tokens (MTP head: pairs) in the state before them */
+    size_t
+        skipped; /* rows of the state's forward before its first row here: the MTP head has no pair for a
+                        sequence's first token */
+    size_t traced;       /* number of its first row in traces */
+    fn_open_block *open; /* instead of the state's; NULL for true rows */
 } fn_step_segment;
 
-/* Elements that only a model with n-gram memory has. */
+/* The parts of a state that an attention layer works on: the trunk's, or the MTP head's. */
+typedef struct fn_attention_parts {
+    fn_part keys, values, pooled, raw_keys, positions;
+    bool keeps_positions; /* of the open block, after every row; the MTP head keeps its own */
+    fn_trace_kind selected, mixer_out, mlp_out, router_ids, router_weights;
+} fn_attention_parts;
+extern const fn_attention_parts fn_trunk_parts, fn_mtp_parts;
+
+/* Elements that only a model with an MTP head, or with n-gram memory, has. */
+#define FN_STEP_MTP(n) (s->n_mtp * (n))
 #define FN_STEP_PLE(n) ((size_t)(s->n_ple > 0) * (n))
 
 /* name, type, elements; R rows, W threads, N most keys a query may read, B most index blocks. */
@@ -86,6 +116,8 @@ typedef struct fn_step_segment {
     X(shared_out, float, R * s->hidden)                                                            \
     X(shared_gate, float, R)                                                                       \
     X(expert_units, fn_linear, s->n_experts + 1)                                                   \
+    X(mtp_streams, float, FN_STEP_MTP(R * s->hc * s->hidden))                                      \
+    X(mtp_positions, int32_t, FN_STEP_MTP(R * 3))                                                  \
     X(ngram_rows, int64_t, s->n_ple *R *fn_shape_ngram_heads(s))                                   \
     X(ngram_wants, fn_ngram_want, s->n_ple *R *fn_shape_ngram_heads(s))                            \
     X(ngram_gathers, fn_ngram_gather, s->n_ple)                                                    \
@@ -116,8 +148,11 @@ typedef struct fn_step {
 
     const fn_step_segment *segments;
     size_t n_segments;
-    size_t rows;               /* R of this forward */
-    const int32_t *const *ids; /* [n_segments]: ids of each segment's rows */
+    size_t rows;                     /* R of this forward */
+    const int32_t *const *ids;       /* [n_segments]: ids of each segment's rows */
+    const float *const *embeds;      /* [n_segments]: rows that replace the table's, or NULL, ... */
+    const uint8_t *const *use_embed; /* ... where this says so, or NULL */
+    const fn_attention_parts *parts; /* that attention works on */
 
     size_t max_rows, max_keys, max_blocks; /* what the buffers were reserved for */
 #define FN_STEP_FIELD(name, type, elements) type *name;
@@ -144,7 +179,7 @@ const fn_step_segment *fn_step_segment_of(const fn_step *s, size_t row);
 
 static inline void fn_step_trace(const fn_step *s, fn_trace_kind kind, size_t layer, size_t rows,
                                  size_t width, const void *data) {
-    if (s->trace != NULL) {
+    if (s->trace != NULL && kind != FN_TRACE_NONE) {
         s->trace->emit(s->trace->ud, kind, layer, 0, rows, width, data);
     }
 }

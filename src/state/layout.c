@@ -11,6 +11,7 @@ void fn_state_layout_init(const fn_shape *s, bool mtp_loaded, fn_state_layout *o
     memset(out, 0, sizeof *out);
     out->index_ratio = s->has_indexer ? s->index_ratio : 1;
     out->eos_id = s->eos_id;
+    out->mtp = m > 0;
 #define FN_PART_FILL(name, words, kind, n_layers, n_heads, n_values, type)                         \
     out->part[FN_PART_##name] = (fn_part_layout){.text = (words),                                  \
                                                  .storage = FN_STORE_##kind,                       \

@@ -21,6 +21,7 @@ struct fn_state {
     size_t mtp_length;      /* true pairs in the MTP head's parts */
     size_t context;         /* room in tokens */
     size_t promised_tokens; /* what was promised to this state, in tokens; 0 for snapshots */
+    size_t promised_rows;   /* recurrent blocks promised for rows that are kept */
     int32_t position_offset;
     size_t pending;   /* rows of the forward that runs; 0: none */
     fn_block **fresh; /* [fresh_capacity]: blocks after rows of the running or last forward */
@@ -157,7 +158,7 @@ void fn_state_destroy(fn_state *s) {
     fn_block_drop(s->pool, s->current);
     if (s->promised_tokens > 0) {
         unpromise(s, FN_PARTS);
-        fn_pool_unpromise(s->pool, FN_CLASS_RECURRENT, 2);
+        fn_pool_unpromise(s->pool, FN_CLASS_RECURRENT, 2 + s->promised_rows);
     }
     fn_free(s->tables);
     fn_free(s->fresh);
@@ -249,6 +250,10 @@ size_t fn_state_length(const fn_state *s) {
     return s->length;
 }
 
+size_t fn_state_pairs(const fn_state *s) {
+    return s->mtp_length;
+}
+
 size_t fn_state_context(const fn_state *s) {
     return s->context;
 }
@@ -334,12 +339,46 @@ fn_status fn_state_begin(fn_state *s, size_t n, bool keep_rows, fn_error *err) {
     return FN_OK;
 }
 
+fn_status fn_state_begin_drafts(fn_state *s, size_t n, fn_error *err) {
+    FN_ASSERT(s->pending == 0 && s->layout->mtp);
+    if (n > s->context || s->mtp_length > s->context - n) {
+        return fn_fail(err, FN_E_RANGE, "context is full: %zu drafts do not fit %zu", n,
+                       s->context);
+    }
+    for (size_t i = 0; i < FN_PARTS; i++) {
+        const fn_part_layout *p = &s->layout->part[i];
+        for (size_t l = 0; is_mtp(i) && l < p->layers; l++) {
+            size_t rows = rows_in(s->layout, p->storage, s->mtp_length + n);
+            fn_status status =
+                own_pages(s, i, &s->tables[p->table + l], valid_rows(s, i), rows, err);
+            if (status != FN_OK) {
+                return status;
+            }
+        }
+    }
+    return FN_OK;
+}
+
+fn_status fn_state_reserve_kept(fn_state *s, size_t n, fn_error *err) {
+    size_t more = n > 1 ? n - 1 : 0; /* one fresh block is promised already */
+    if (!fn_grow((void **)&s->fresh, &s->fresh_capacity, n, sizeof *s->fresh)) {
+        return fn_fail_nomem(err, "kept rows", n * sizeof *s->fresh);
+    }
+    if (more <= s->promised_rows) {
+        return FN_OK;
+    }
+    fn_status status = fn_pool_promise(s->pool, FN_CLASS_RECURRENT, more - s->promised_rows, err);
+    s->promised_rows = status == FN_OK ? more : s->promised_rows;
+    return status;
+}
+
 void fn_state_commit(fn_state *s) {
     fn_block *last = s->fresh[s->n_fresh - 1];
     fn_block_drop(s->pool, s->current);
     s->current = last;
     s->kept_base = s->length;
     s->length += s->pending;
+    s->mtp_length = s->layout->mtp ? s->length - 1 : 0;
     s->pending = 0;
     if (s->keeps_rows) {
         fn_block_hold(s->pool, last); /* one reference as current, one as the last kept row */

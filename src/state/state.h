@@ -12,7 +12,9 @@
  *          goes back to any of them by swapping a pointer.
  * Threads: a state belongs to one thread at a time; states of one pool may be used by several threads.
  * Memory:  pages and blocks come from the pool; once a state's room is reserved, a forward allocates
- *          nothing. */
+ *          nothing.
+ * MTP:     the head's pairs are (streams at t, token t + 1), so a sequence of n tokens has n - 1 of them; what
+ *          lies beyond in its pages is scratch of drafts. */
 #ifndef FN_STATE_STATE_H
 #define FN_STATE_STATE_H
 
@@ -40,6 +42,8 @@ typedef enum fn_storage { FN_STORE_TOKENS, FN_STORE_BLOCKS, FN_STORE_RECURRENT }
       s->index_ratio, s->index_dim, float)                                                         \
     X(MTP_RAW_KEYS, "MTP raw index keys of the open block", RECURRENT, FN_INDEXED(m),              \
       s->index_ratio, s->index_dim, float)                                                         \
+    X(MTP_POSITIONS, "positions of the MTP head's open block and of the next pair", RECURRENT, m,  \
+      s->has_indexer ? s->index_ratio : 1, 3, int32_t)                                             \
     X(DELTA, "delta-rule states", RECURRENT, s->n_delta, s->delta_v_heads,                         \
       s->delta_k_dim * s->delta_v_dim, float)                                                      \
     X(CONV, "delta-net conv tails", RECURRENT, s->n_delta, s->conv_kernel - 1, fn_shape_conv(s),   \
@@ -74,6 +78,7 @@ typedef struct fn_part_layout {
 typedef struct fn_state_layout {
     fn_part_layout part[FN_PARTS];
     size_t index_ratio; /* tokens in a block (1 without indexer, so that it divides) */
+    bool mtp;           /* the MTP head is loaded */
     size_t n_tables;    /* page tables of a state */
     size_t recurrent_bytes;
     int32_t eos_id;
@@ -108,6 +113,8 @@ FN_NODISCARD fn_status fn_state_clone(const fn_state *state, fn_state **out, fn_
 FN_NODISCARD fn_status fn_state_assign(fn_state *dst, const fn_state *src, fn_error *err);
 
 size_t fn_state_length(const fn_state *state);
+/* True pairs in the MTP head's parts. */
+size_t fn_state_pairs(const fn_state *state);
 size_t fn_state_context(const fn_state *state);
 /* What is added to a text token's index to give its position (images take fewer positions than tokens). */
 int32_t fn_state_position_offset(const fn_state *state);
@@ -118,6 +125,13 @@ void fn_state_set_position_offset(fn_state *state, int32_t offset);
 /* Makes room for n more rows: pages that exist and belong to this state alone, n_blocks fresh recurrent
  * blocks (1, or n when each row's is kept). Fails with FN_E_RANGE (context) or FN_E_NOMEM; nothing changed. */
 FN_NODISCARD fn_status fn_state_begin(fn_state *state, size_t n, bool keep_rows, fn_error *err);
+/* Makes the MTP head's pages behind the true pairs this state's alone, for a chain of n drafts. Fails with
+ * FN_E_RANGE (context) or FN_E_NOMEM. */
+FN_NODISCARD fn_status fn_state_begin_drafts(fn_state *state, size_t n, fn_error *err);
+/* Reserves blocks for forwards that keep up to n rows, until the state is destroyed; never fewer than
+ * before. */
+FN_NODISCARD fn_status fn_state_reserve_kept(fn_state *state, size_t n, fn_error *err);
+
 /* The forward is done: the rows count. */
 void fn_state_commit(fn_state *state);
 /* It failed: the fresh blocks go back. */

@@ -6,7 +6,7 @@ static void bind_mixer(fn_binder *b, const char *name, bool inject, fn_bound_mix
     uint64_t streams = fn_shape_streams(b->shape);
     uint64_t rank = b->shape->hc_rank;
     size_t mark = fn_binder_push(b, "%s.", name);
-    out->norm = fn_binder_take(b, "hc_norm.weight", FN_DIMS(streams));
+    out->norm = fn_binder_take_streams(b, "hc_norm.weight");
     out->down = fn_binder_take_matrix(b, "input_mix_weight_down", rank, streams);
     out->up = fn_binder_take_matrix(b, "input_mix_weight_up", streams, rank);
     if (inject) {
@@ -127,18 +127,22 @@ static void bind_mlp(fn_binder *b, fn_bound_layer *out) {
     fn_binder_pop(b, mark);
 }
 
-static void bind_layer(fn_binder *b, size_t layer, fn_bound_layer *out) {
-    size_t p = fn_shape_ple_index(b->shape, layer);
-    size_t mark = fn_binder_push(b, "layers.%zu.", layer);
-    fn_binder_enter_layer(b, layer);
+static void bind_halves(fn_binder *b, fn_layer_kind kind, fn_bound_layer *out) {
     bind_mixer(b, "attn_hyper_connection", true, &out->attn_mixer);
     bind_mixer(b, "mlp_hyper_connection", true, &out->mlp_mixer);
-    if (b->shape->layer_kind[layer] == FN_LAYER_DELTA) {
+    if (kind == FN_LAYER_DELTA) {
         bind_delta(b, out);
     } else {
         bind_attention(b, out);
     }
     bind_mlp(b, out);
+}
+
+static void bind_layer(fn_binder *b, size_t layer, fn_bound_layer *out) {
+    size_t p = fn_shape_ple_index(b->shape, layer);
+    size_t mark = fn_binder_push(b, "layers.%zu.", layer);
+    fn_binder_enter_layer(b, layer);
+    bind_halves(b, (fn_layer_kind)b->shape->layer_kind[layer], out);
     if (p < FN_MAX_PLE) {
         out->ple = fn_bind_ple(b, p);
     }
@@ -160,6 +164,32 @@ static void bind_head(fn_binder *b, fn_bound *out) {
     }
 }
 
+static void bind_mtp(fn_binder *b, fn_bound *out) {
+    uint64_t d = b->shape->hidden;
+    if (out->n_mtp == 0 && b->status == FN_OK) {
+        b->status = fn_fail(b->err, FN_E_MODEL,
+                            "%.300s: the MTP head is missing: mtp_num_hidden_layers is %zu, but no "
+                            "tensor is named mtp.* (incomplete download? --no-mtp goes without it)",
+                            fn_checkpoint_dir(b->c), b->shape->n_mtp);
+        return;
+    }
+    out->mtp = fn_binder_alloc(b, 1, sizeof *out->mtp);
+    if (out->mtp == NULL) {
+        return;
+    }
+    size_t mark = fn_binder_push(b, "mtp.");
+    out->mtp->norm_embedding = fn_binder_take(b, "pre_fc_norm_embedding.weight", FN_DIMS(d));
+    out->mtp->norm_hidden = fn_binder_take_streams(b, "pre_fc_norm_hidden.weight");
+    out->mtp->fc_embedding = fn_binder_take_matrix(b, "fc_embedding", d, d);
+    out->mtp->fc_hidden = fn_binder_take_matrix(b, "fc_hidden", d, d);
+    bind_mixer(b, "hyper_connection_mixer", false, &out->mtp->mixer);
+    size_t layer = fn_binder_push(b, "layers.0.");
+    fn_binder_enter_layer(b, FN_BINDER_MTP);
+    bind_halves(b, FN_LAYER_ATTENTION, &out->mtp->layer);
+    fn_binder_pop(b, layer);
+    fn_binder_pop(b, mark);
+}
+
 static void bind_all(fn_binder *b, fn_bound *out) {
     const fn_shape *s = b->shape;
     fn_binder_find_prefix(b);
@@ -172,7 +202,12 @@ static void bind_all(fn_binder *b, fn_bound *out) {
     fn_binder_pop(b, mark);
     bind_head(b, out);
     out->n_vision = fn_binder_skip(b, "model.visual.") + fn_binder_skip(b, "visual.");
-    out->n_mtp = fn_binder_skip(b, "mtp.");
+    if (s->n_mtp > 0 && fn_binder_goes_on(b)) {
+        out->n_mtp = fn_binder_count(b, "mtp.");
+        bind_mtp(b, out);
+    } else {
+        out->n_mtp = fn_binder_skip(b, "mtp.");
+    }
     fn_binder_finish(b);
 }
 
@@ -215,6 +250,10 @@ void fn_bound_free(fn_bound *bound) {
             fn_free(bound->layers[i].ple);
         }
     }
+    if (bound->mtp != NULL) {
+        fn_free(bound->mtp->layer.expert_gate);
+    }
+    fn_free(bound->mtp);
     fn_free(bound->layers);
     fn_free(bound);
 }

@@ -53,6 +53,16 @@ typedef struct fn_bound_layer {
     const fn_bound_ple *ple;                          /* NULL without n-gram memory */
 } fn_bound_layer;
 
+/* The multi-token-prediction head: a layer with attention and experts of its own between two projections
+ * and a mixer. Embedding and output matrix are the trunk's. */
+typedef struct fn_bound_mtp {
+    const fn_tensor *norm_embedding;   /* [D] */
+    const fn_tensor *norm_hidden;      /* [hc*D], or [hc, D] */
+    fn_source fc_embedding, fc_hidden; /* [D, D] */
+    fn_bound_layer layer;
+    fn_bound_mixer mixer;
+} fn_bound_mtp;
+
 typedef struct fn_bound {
     const fn_tensor *embed; /* [V, D] */
     fn_source head;         /* [V, D]; absent when tied (a stored lm_head is then ignored) */
@@ -60,11 +70,14 @@ typedef struct fn_bound {
     fn_bound_mixer mixer;
     fn_bound_layer *layers; /* [n_layers] */
     size_t n_layers;
-    size_t n_vision, n_mtp; /* tensors recognised under model.visual. and mtp. and left alone */
+    fn_bound_mtp *mtp; /* NULL: the shape has no such head */
+    size_t n_vision,
+        n_mtp; /* tensors under model.visual., which are left alone, and under mtp. (left alone
+                               when the shape has no head) */
 } fn_bound;
 
 /* Fails with FN_E_MODEL: missing, unexpected or incomplete tensors (layers listed), wrong shape or
- * dtype, a scale without its weight or a weight without its scale, hash constants that differ from the formula (these three small I64 tensors are the only
+ * dtype, a head that the config has and the files lack, a scale without its weight or a weight without its scale, hash constants that differ from the formula (these three small I64 tensors are the only
  * data read). */
 FN_NODISCARD fn_status fn_bind(const fn_checkpoint *c, const fn_shape *shape, fn_bound **out,
                                fn_error *err);

@@ -139,6 +139,15 @@ const fn_tensor *fn_binder_take(fn_binder *b, const char *name, fn_dims dims) {
     return take(b, name, dims, false);
 }
 
+const fn_tensor *fn_binder_take_streams(fn_binder *b, const char *name) {
+    const fn_tensor *t = fn_binder_find(b, name);
+    bool wide = t != NULL && t->n_dims == 2;
+    return take(b, name,
+                wide ? FN_DIMS(b->shape->hc, b->shape->hidden)
+                     : FN_DIMS(fn_shape_streams(b->shape)),
+                false);
+}
+
 const fn_tensor *fn_binder_take_i64(fn_binder *b, const char *name, fn_dims dims) {
     return take(b, name, dims, true);
 }
@@ -156,20 +165,30 @@ void fn_binder_leave_experts(fn_binder *b) {
     if (b->n_missing == b->missing_before) {
         return;
     }
-    (void)snprintf(layer, sizeof layer, "%zu", b->layer);
+    if (b->layer == FN_BINDER_MTP) {
+        (void)snprintf(layer, sizeof layer, "mtp.0");
+    } else {
+        (void)snprintf(layer, sizeof layer, "%zu", b->layer);
+    }
     append(b->layers, sizeof b->layers, layer);
     b->n_layers++;
 }
 
+size_t fn_binder_count(const fn_binder *b, const char *prefix) {
+    size_t first = fn_checkpoint_lower_bound(b->c, prefix);
+    size_t end = first;
+    while (end < fn_checkpoint_count(b->c) &&
+           begins_with(fn_checkpoint_at(b->c, end)->name, prefix)) {
+        end++;
+    }
+    return end - first;
+}
+
 size_t fn_binder_skip(fn_binder *b, const char *prefix) {
-    size_t n = 0;
-    for (size_t i = fn_checkpoint_lower_bound(b->c, prefix); i < fn_checkpoint_count(b->c); i++) {
-        const fn_tensor *t = fn_checkpoint_at(b->c, i);
-        if (!begins_with(t->name, prefix)) {
-            break;
-        }
-        fn_binder_mark(b, t);
-        n++;
+    size_t first = fn_checkpoint_lower_bound(b->c, prefix);
+    size_t n = fn_binder_count(b, prefix);
+    for (size_t i = 0; i < n; i++) {
+        fn_binder_mark(b, fn_checkpoint_at(b->c, first + i));
     }
     return n;
 }

@@ -12,6 +12,7 @@
 #include "weights/bind.h"
 
 enum { FN_BINDER_NAME = 256, FN_BINDER_TEXT = 480, FN_BINDER_LISTED = 3 };
+#define FN_BINDER_MTP SIZE_MAX
 
 typedef struct fn_binder {
     const fn_checkpoint *c;
@@ -26,7 +27,7 @@ typedef struct fn_binder {
 
     size_t n_missing;
     char missing[FN_BINDER_TEXT]; /* the first few names */
-    size_t layer;                 /* now bound */
+    size_t layer;                 /* now bound; FN_BINDER_MTP: the MTP head's */
     bool in_experts;
     size_t missing_before;           /* n_missing when the experts were entered */
     char layers[FN_BINDER_TEXT / 2]; /* with incomplete experts, listed */
@@ -61,6 +62,8 @@ const fn_tensor *fn_binder_find(fn_binder *b, const char *name);
 bool fn_binder_has(fn_binder *b, const char *name);
 /* The weight `name` behind what was pushed, its shape and type checked; NULL when missing. */
 const fn_tensor *fn_binder_take(fn_binder *b, const char *name, fn_dims dims);
+/* A vector over all streams, stored as [hc*D] or [hc, D]. */
+const fn_tensor *fn_binder_take_streams(fn_binder *b, const char *name);
 /* The matrix whose tensors are `module` + ".weight" and so on, in whatever format it is stored; with
  * .weight NULL when something is missing. */
 fn_source fn_binder_take_matrix(fn_binder *b, const char *module, uint64_t rows, uint64_t cols);
@@ -83,7 +86,8 @@ void fn_binder_enter_layer(fn_binder *b, size_t layer);
 void fn_binder_enter_experts(fn_binder *b);
 void fn_binder_leave_experts(fn_binder *b);
 
-/* Takes all tensors whose names begin with `prefix`; how many. */
+/* How many tensors have names that begin with `prefix`; skip takes them all. */
+size_t fn_binder_count(const fn_binder *b, const char *prefix);
 size_t fn_binder_skip(fn_binder *b, const char *prefix);
 /* Zeroed memory, or NULL with b->status set. */
 void *fn_binder_alloc(fn_binder *b, size_t count, size_t size);

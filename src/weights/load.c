@@ -178,6 +178,15 @@ static void embedding(loader *l, const fn_bound *b, fn_weights *w) {
                                 .dst = dst});
 }
 
+static void mtp(loader *l, const fn_bound_mtp *b, fn_mtp_weights *w) {
+    w->norm_embedding = vector(l, b->norm_embedding);
+    w->norm_hidden = vector(l, b->norm_hidden);
+    w->fc_embedding = matrix(l, &b->fc_embedding, DENSE);
+    w->fc_hidden = matrix(l, &b->fc_hidden, DENSE);
+    layer(l, &b->layer, &w->layer);
+    w->mixer = mixer(l, &b->mixer);
+}
+
 static void walk(loader *l, const fn_bound *bound, fn_weights *w) {
     embedding(l, bound, w);
     w->mixer = mixer(l, &bound->mixer);
@@ -189,6 +198,9 @@ static void walk(loader *l, const fn_bound *bound, fn_weights *w) {
             ple(l, bound->layers[i].ple, &w->ple[p]);
             w->layers[i].ple = &w->ple[p];
         }
+    }
+    if (bound->mtp != NULL) {
+        mtp(l, bound->mtp, w->mtp);
     }
 }
 
@@ -207,7 +219,8 @@ static fn_status weights_create(const fn_shape *shape, fn_weights **out, fn_erro
     w->shape = *shape;
     w->layers = fn_alloc_zero(shape->n_layers, sizeof *w->layers);
     w->ple = fn_alloc_zero(shape->n_ple, sizeof *w->ple);
-    if (w->layers == NULL || w->ple == NULL) {
+    w->mtp = shape->n_mtp > 0 ? fn_alloc_zero(1, sizeof *w->mtp) : NULL;
+    if (w->layers == NULL || w->ple == NULL || (shape->n_mtp > 0 && w->mtp == NULL)) {
         fn_weights_free(w);
         return fn_fail_nomem(err, "the table of layers", shape->n_layers * sizeof *w->layers);
     }
@@ -268,5 +281,6 @@ void fn_weights_free(fn_weights *w) {
     fn_pages_free(w->arena, w->arena_bytes);
     fn_free(w->layers);
     fn_free(w->ple);
+    fn_free(w->mtp);
     fn_free(w);
 }

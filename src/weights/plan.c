@@ -256,18 +256,22 @@ static void add_ple(planner *p, const fn_bound_ple *bound, size_t index) {
     add_table(p, b, (uint64_t)hash.padded_rows);
 }
 
-static void add_layer(planner *p, const fn_bound_layer *bound, size_t i) {
-    static const fn_bound_layer none;
-    const fn_bound_layer *b = bound != NULL ? bound : &none;
-    size_t ple = fn_shape_ple_index(p->s, i);
+static void add_halves_of_layer(planner *p, const fn_bound_layer *b, fn_layer_kind kind) {
     add_mixer(p, &b->attn_mixer, false);
     add_mixer(p, &b->mlp_mixer, false);
-    if (p->s->layer_kind[i] == FN_LAYER_DELTA) {
+    if (kind == FN_LAYER_DELTA) {
         add_delta(p, b);
     } else {
         add_attention(p, b);
     }
     add_experts(p, b);
+}
+
+static void add_layer(planner *p, const fn_bound_layer *bound, size_t i) {
+    static const fn_bound_layer none;
+    const fn_bound_layer *b = bound != NULL ? bound : &none;
+    size_t ple = fn_shape_ple_index(p->s, i);
+    add_halves_of_layer(p, b, (fn_layer_kind)p->s->layer_kind[i]);
     if (ple < p->s->n_ple) {
         add_ple(p, b->ple, ple);
     }
@@ -306,21 +310,43 @@ static fn_status check_ngram_bits(int bits, fn_error *err) {
     return fn_fail(err, FN_E_USAGE, "ngram_bits: %d, expected 4, 8, 16, 32 or 0 (as stored)", bits);
 }
 
+/* Scales that a token reads of a class: of routed experts its share. */
+static uint64_t scales_read(const fn_shape *s, const fn_plan_line *line, bool routed) {
+    return routed ? line->scales / s->n_experts * s->n_chosen : line->scales;
+}
+
+/* The head's parts in one line. One token multiplies by them beside the model, not for it. */
+static void add_mtp(planner *p, const fn_bound_mtp *bound, uint64_t *read) {
+    static const fn_bound_mtp none;
+    const fn_bound_mtp *b = bound != NULL ? bound : &none;
+    const fn_shape *s = p->s;
+    fn_plan_line lines[FN_PLAN_CLASSES] = {0};
+    fn_plan_line *line = &lines[FN_PLAN_MTP];
+    planner own = {.s = s, .set = p->set, .lines = lines};
+    add_matrix(line, dense(p), s->hidden, s->hidden, &b->fc_embedding);
+    add_matrix(line, dense(p), s->hidden, s->hidden, &b->fc_hidden);
+    add_vector(line, s->hidden, b->norm_embedding);
+    add_vector(line, fn_shape_streams(s), b->norm_hidden);
+    add_mixer(&own, &b->mixer, true);
+    add_halves_of_layer(&own, &b->layer, FN_LAYER_ATTENTION);
+    for (size_t i = 0; i < FN_PLAN_CLASSES; i++) {
+        lines[i].active = 0;
+        grow(read, scales_read(s, &lines[i], i == FN_PLAN_ROUTED));
+        add_line(&p->lines[FN_PLAN_MTP], &lines[i]);
+    }
+}
+
 /* Tensors that are recognised and left alone: sizes from headers where there are some. */
 static fn_status add_unloaded(const fn_plan_source *source, fn_plan_line *lines, fn_error *err) {
     const fn_checkpoint *c = source->checkpoint;
     for (size_t i = 0; c != NULL && i < fn_checkpoint_count(c); i++) {
         const fn_tensor *t = fn_checkpoint_at(c, i);
-        bool mtp = strncmp(t->name, "mtp.", 4) == 0;
+        bool mtp = strncmp(t->name, "mtp.", 4) == 0 && source->shape->n_mtp == 0;
         if (mtp || strncmp(t->name, "model.visual.", 13) == 0) {
             fn_plan_line *line = &lines[mtp ? FN_PLAN_MTP : FN_PLAN_VISION];
             grow(&line->params, fn_tensor_elements(t));
             grow(&line->stored, t->bytes);
         }
-    }
-    if (c == NULL && source->shape->n_mtp > 0) {
-        lines[FN_PLAN_MTP].params = fn_plan_mtp_params(source->shape);
-        lines[FN_PLAN_MTP].stored = fn_saturate_mul(lines[FN_PLAN_MTP].params, 2);
     }
     if (c == NULL && source->shape->has_vision && source->config != NULL) {
         fn_plan_line *line = &lines[FN_PLAN_VISION];
@@ -332,11 +358,14 @@ static fn_status add_unloaded(const fn_plan_source *source, fn_plan_line *lines,
 }
 
 static void sum_up(fn_memory_plan *plan, const fn_shape *s, const fn_plan_settings *set) {
+    plan->scales_read = plan->mtp_scales_read;
     for (size_t i = 0; i < FN_PLAN_CLASSES; i++) {
         const fn_plan_line *line = &plan->lines[i];
         bool routed = i == FN_PLAN_ROUTED;
         add_line(&plan->total, line);
-        grow(&plan->scales_read, routed ? line->scales / s->n_experts * s->n_chosen : line->scales);
+        if (i != FN_PLAN_MTP) {
+            grow(&plan->scales_read, scales_read(s, line, routed));
+        }
         if (!routed && i != FN_PLAN_NGRAM && i != FN_PLAN_MTP && i != FN_PLAN_VISION) {
             add_line(&plan->dense, line);
         }
@@ -370,6 +399,9 @@ fn_status fn_memory_plan_make(const fn_plan_source *source, const fn_plan_settin
     add_mixer(&p, bound != NULL ? &bound->mixer : &none, true);
     for (size_t i = 0; i < s->n_layers; i++) {
         add_layer(&p, bound != NULL ? &bound->layers[i] : NULL, i);
+    }
+    if (s->n_mtp > 0) {
+        add_mtp(&p, bound != NULL ? bound->mtp : NULL, &out->mtp_scales_read);
     }
     sum_up(out, s, settings);
     return FN_OK;

@@ -4,8 +4,9 @@
  *          fit, fn_plan. weights/textbook.h is the published estimate beside it.
  * Exact:   weights as weights/load.c keeps them: matrices packed as in kernels/matrix.h (padding
  *          included), vectors in float32, n-gram tables on disk (mapped, not resident) or in RAM. Bits below
- *          16 are group-quantised (128 inputs, FP16 scales). MTP head and vision tower are counted
- *          as stored; they are not loaded.
+ *          16 are group-quantised (128 inputs, FP16 scales). The MTP head is one class, with all its
+ *          parts, and not among what one token multiplies by; the vision tower is counted as stored: it is
+ *          not loaded.
  * Threads: stateless. Memory:  plain values.
  *
  * The JSON of fn_plan (flashnext_tools.h); bytes and counts are integers:
@@ -96,9 +97,10 @@ typedef struct fn_plan_settings {
 typedef struct fn_memory_plan {
     fn_plan_line lines[FN_PLAN_CLASSES];
     fn_plan_line total;
-    fn_plan_line dense;   /* all but routed experts, n-gram tables, MTP and vision */
-    uint64_t scales_read; /* part of total.read */
-    uint64_t states;      /* of all sequences */
+    fn_plan_line dense;       /* all but routed experts, n-gram tables, MTP and vision */
+    uint64_t scales_read;     /* part of total.read */
+    uint64_t mtp_scales_read; /* part of it */
+    uint64_t states;          /* of all sequences */
     uint64_t scratch;
     uint64_t resident; /* total.weights + total.scales + states + scratch */
 } fn_memory_plan;
@@ -106,9 +108,10 @@ typedef struct fn_memory_plan {
 /* What the plan is made from. */
 typedef struct fn_plan_source {
     const fn_shape *shape;
-    const fn_bound *bound;           /* NULL: every tensor BF16 */
-    const fn_checkpoint *checkpoint; /* sizes of MTP and vision; NULL: from shape and config */
-    const fn_config *config;         /* size of the vision tower; NULL: not counted */
+    const fn_bound *bound; /* NULL: every tensor BF16 */
+    const fn_checkpoint
+        *checkpoint;         /* sizes of what is not loaded; NULL: the vision tower's from config */
+    const fn_config *config; /* size of the vision tower; NULL: not counted */
 } fn_plan_source;
 
 /* Fails with FN_E_USAGE for bits that do not exist, FN_E_MODEL for a vision config that lacks a
@@ -133,8 +136,7 @@ FN_NODISCARD fn_status fn_plan_check(const fn_shape *shape, const fn_bound *boun
 const char *fn_plan_class_name(fn_plan_class c);  /* as in the JSON */
 const char *fn_plan_class_words(fn_plan_class c); /* for people */
 
-/* weights/plan_extra.c: numbers of the MTP head and of the vision tower, from shape and config. */
-uint64_t fn_plan_mtp_params(const fn_shape *shape);
+/* weights/plan_extra.c: numbers of the vision tower, from its config. */
 FN_NODISCARD fn_status fn_plan_vision_params(const fn_config *config, uint64_t *out, fn_error *err);
 
 #endif

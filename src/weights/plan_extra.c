@@ -1,36 +1,7 @@
-/* weights/plan_extra.c - numbers of the parts that are not loaded: MTP head and vision tower. */
+/* weights/plan_extra.c - numbers of the part that is not loaded: the vision tower. */
 #include "base/json.h"
 #include "base/saturate.h"
 #include "weights/plan.h"
-
-static uint64_t mixer(const fn_shape *s, bool inject) {
-    uint64_t streams = fn_shape_streams(s);
-    return fn_saturate_mul(streams, 1 + 2 * s->hc_rank + (inject ? s->hc : 0));
-}
-
-/* Two projections and their norms, one attention layer with experts of its own, a final mixer. */
-uint64_t fn_plan_mtp_params(const fn_shape *s) {
-    uint64_t d = s->hidden;
-    uint64_t q = s->n_heads * s->head_dim;
-    uint64_t kv = s->n_kv_heads * s->head_dim;
-    uint64_t index = s->has_indexer ? ((s->index_heads + 1) * d + 2) * s->index_dim : 0;
-    uint64_t bias = s->attention_bias ? 2 * q + 2 * kv + d : 0;
-    uint64_t parts[] = {
-        FN_PRODUCT(2, d, d),
-        d + fn_shape_streams(s),
-        fn_saturate_mul(2, mixer(s, true)),
-        mixer(s, false),
-        FN_PRODUCT(d, 3 * q + 2 * kv),
-        2 * s->head_dim + index + bias,
-        FN_PRODUCT(s->n_experts, d, 3 * s->expert_width + 1),
-        FN_PRODUCT(d, 3 * s->shared_width + 1),
-    };
-    uint64_t sum = 0;
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        sum = fn_saturate_add(sum, parts[i]);
-    }
-    return sum;
-}
 
 typedef enum vision_key {
     DEPTH,

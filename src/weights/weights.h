@@ -66,6 +66,14 @@ typedef struct fn_layer_weights {
     const fn_ple_weights *ple; /* NULL without n-gram memory */
 } fn_layer_weights;
 
+typedef struct fn_mtp_weights {
+    const float *norm_embedding;       /* [D] */
+    const float *norm_hidden;          /* [hc*D]: one norm over all streams */
+    fn_matrix fc_embedding, fc_hidden; /* [D, D]; the latter for each stream */
+    fn_layer_weights layer;            /* attention, experts of its own */
+    fn_mixer_weights mixer;
+} fn_mtp_weights;
+
 typedef struct fn_weights {
     fn_shape shape;
     const void *embed;        /* [V, D] as stored; NULL when tied: rows come from the head */
@@ -74,6 +82,7 @@ typedef struct fn_weights {
     fn_mixer_weights mixer;   /* final */
     fn_layer_weights *layers; /* [L] */
     fn_ple_weights *ple;      /* [n_ple] */
+    fn_mtp_weights *mtp;      /* NULL without the MTP head */
     uint8_t *arena;
     size_t arena_bytes;
 } fn_weights;

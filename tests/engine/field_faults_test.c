@@ -57,7 +57,7 @@ static void equal_block_scores_choose_the_lowest_blocks_every_time(void **unused
         assert_true(s.mask != NULL && logits != NULL);
         assert_int_equal(fn_state_create(engine->states, N, &state, NULL), FN_OK);
         fn_segment segment = {.state = state, .ids = ids, .n = N, .wants = wants};
-        fn_trace trace = {note_selection, &s};
+        fn_trace trace = {.emit = note_selection, .ud = &s};
         assert_int_equal(fn_forward_run(engine->forward, &segment, 1, logits, &trace, NULL), FN_OK);
         size_t ratio = engine->shape.index_ratio;
         for (size_t i = 0; i < layers * N; i++) {

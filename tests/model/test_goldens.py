@@ -15,9 +15,10 @@ import tensor_files
 CASES = [DATA / name for name in ("mini-f32", "mini-bf16", "mini-tied", "mini-dense", "mini-fp8", "mini-nvfp4", "mini-gptq")]
 CASES += [SHARED / "fixtures" / name for name in ("tiny-text", "tiny-stacked", "tiny-bf16", "mtp", "tiny-fp8", "tiny-fp8-wide", "tiny-vlm")]
 SCALE = 0.3
-# Values of the MTP head and of images have tests of their own.
+# Values of images have tests of their own.
 TRACED = {"logits", "streams", "hidden", "mixer_out", "mlp_out", "ple_out", "router_ids", "router_weights", "delta_state",
-          "qsa_selected", "ngram_rows"}
+          "qsa_selected", "ngram_rows", "mtp_fused", "mtp_streams", "mtp_logits", "mtp_qsa_selected", "draft_tokens",
+          "draft_logits", "draft_streams"}
 
 
 @pytest.fixture(params=CASES, ids=lambda path: path.name)
@@ -40,8 +41,9 @@ def ids_file(folder, ids):
 @pytest.mark.parametrize("isa", kernel_tables())
 def test_every_traced_value(case, isa, flashnext, tmp_path):
     want = tensor_files.read(case / "golden.safetensors")
+    drafts = ["--draft-position", want["draft_position"][0], "--drafts", len(want["draft_logits"])] if "draft_tokens" in want else []
     flashnext.ok("logits", "--model-dir", case / "checkpoint", "--ids-file", ids_file(tmp_path, want["ids"]), "--trace",
-                 "--isa", isa, "--out", tmp_path / "got.safetensors")
+                 "--isa", isa, "--out", tmp_path / "got.safetensors", *drafts)
     got, limit = tensor_files.read(tmp_path / "got.safetensors"), bounds(case)
     names = sorted(TRACED & set(want))
     assert len(names) >= 7

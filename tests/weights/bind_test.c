@@ -280,7 +280,7 @@ static void tied_head_ignores_a_stored_one(void **state) {
     made_model_free(&m);
 }
 
-static void vision_and_mtp_are_counted_and_left_alone(void **state) {
+static void vision_and_a_head_that_the_config_lacks_are_left_alone(void **state) {
     (void)state;
     made_model m;
     fn_shape shape = made_tiny_shape();
@@ -298,6 +298,62 @@ static void vision_and_mtp_are_counted_and_left_alone(void **state) {
     assert_int_equal(o.bound->n_mtp, 31);
     close_all(&o);
     made_model_free(&m);
+}
+
+static made_model with_head(void) {
+    made_model m;
+    fn_shape shape = made_tiny_shape();
+    made_layout layout = made_plain_layout();
+    shape.n_mtp = 1;
+    layout.mtp = true;
+    made_model_init(&m, &shape, layout);
+    return m;
+}
+
+static void the_mtp_head_binds_and_its_stream_norms_may_have_two_axes(void **state) {
+    (void)state;
+    for (size_t flat = 0; flat < 2; flat++) {
+        made_model m = with_head();
+        fn_shape shape = made_tiny_shape();
+        const char *norms[] = {"mtp.pre_fc_norm_hidden.weight",
+                               "mtp.layers.0.attn_hyper_connection.hc_norm.weight"};
+        for (size_t i = 0; flat == 0 && i < 2; i++) {
+            made_tensor *t = made_find(&m, norms[i]);
+            t->n_dims = 2;
+            t->dims[0] = shape.hc;
+            t->dims[1] = shape.hidden;
+        }
+        made_write(&m);
+        opened o = open_ok(m.dir);
+        assert_non_null(o.bound->mtp);
+        assert_int_equal(o.bound->n_mtp, 31);
+        assert_int_equal(fn_tensor_elements(o.bound->mtp->norm_hidden), shape.hc * shape.hidden);
+        assert_non_null(o.bound->mtp->layer.q.weight);
+        assert_non_null(o.bound->mtp->layer.expert_down[shape.n_experts - 1].weight);
+        close_all(&o);
+        made_model_free(&m);
+    }
+}
+
+static void a_head_that_is_missing_or_wrong_is_named(void **state) {
+    (void)state;
+    made_model m;
+    fn_shape shape = made_tiny_shape();
+    shape.n_mtp = 1;
+    made_model_init(&m, &shape, made_plain_layout());
+    check_bind(&m, "the MTP head is missing", "mtp_num_hidden_layers is 1", "--no-mtp");
+    m = with_head();
+    made_remove(&m, "mtp.fc_hidden.weight");
+    check_bind(&m, "1 tensor missing", "mtp.fc_hidden.weight");
+    m = with_head();
+    made_find(&m, "mtp.pre_fc_norm_hidden.weight")->dims[0] += 1;
+    check_bind(&m, "mtp.pre_fc_norm_hidden.weight: found", "expected");
+    m = with_head();
+    made_find(&m, "mtp.fc_embedding.weight")->dims[1] += 1;
+    check_bind(&m, "mtp.fc_embedding.weight: found", "expected");
+    m = with_head();
+    made_remove(&m, "mtp.layers.0.mlp.experts.down_proj");
+    check_bind(&m, "incomplete experts in layer mtp.0");
 }
 
 static void constants_that_differ_from_the_formula_are_named(void **state) {
@@ -552,7 +608,9 @@ int main(void) {
         cmocka_unit_test(config_decides_about_optional_parts),
         cmocka_unit_test(two_tables_have_their_own_constants),
         cmocka_unit_test(tied_head_ignores_a_stored_one),
-        cmocka_unit_test(vision_and_mtp_are_counted_and_left_alone),
+        cmocka_unit_test(vision_and_a_head_that_the_config_lacks_are_left_alone),
+        cmocka_unit_test(the_mtp_head_binds_and_its_stream_norms_may_have_two_axes),
+        cmocka_unit_test(a_head_that_is_missing_or_wrong_is_named),
         cmocka_unit_test(constants_that_differ_from_the_formula_are_named),
         cmocka_unit_test(missing_tensors_are_listed_with_a_hint),
         cmocka_unit_test(no_tensor_can_be_missed),

@@ -139,7 +139,7 @@ static void hundred_and_fifty_thousand_tensors_open_in_seconds(void **state) {
         made_model_init(&m, &shape, layout);
         for (size_t k = 0; m.n < 152089; k++) {
             char name[100];
-            (void)snprintf(name, sizeof name, "mtp.layers.%zu.mlp.experts.%zu.gate_proj.scale",
+            (void)snprintf(name, sizeof name, "model.visual.blocks.%zu.mlp.%zu.gate_proj.scale",
                            k / 512, k % 512);
             made_add(&m, name, "BF16", 1, dims)->file = k % files[i];
         }
