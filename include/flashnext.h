@@ -168,9 +168,10 @@ typedef struct fn_engine_options {
     int expert_bits, dense_bits;
     size_t group_size;
     fn_ngram_place ngram;
-    bool no_mtp;          /* leave the MTP head out, as if the checkpoint had none */
-    uint64_t mem_limit;   /* bytes; 0: what the machine has */
-    fn_progress progress; /* or NULL */
+    bool no_mtp;            /* leave the MTP head out, as if the checkpoint had none */
+    uint64_t mem_limit;     /* bytes; 0: what the machine has */
+    uint64_t reserve_bytes; /* left by the plan for a scheduler and its cache */
+    fn_progress progress;   /* or NULL */
     void *progress_ud;
 } fn_engine_options;
 
@@ -304,7 +305,8 @@ FN_API fn_status fn_session_generate(fn_session *session, const fn_generation *g
  * reads only what is new. An answer is the same ids, and the same bits of log-probability, as alone.
  *
  * Threads: every function may be called from any thread, except where it says so. Callbacks come from the
- * scheduler's thread, one at a time: hand things over and return, the other requests wait meanwhile. */
+ * scheduler's thread, one at a time: hand things over and return, the other requests wait meanwhile. Calling
+ * what computes (a session, say) from one is not possible. */
 typedef struct fn_scheduler fn_scheduler;
 typedef struct fn_request fn_request;
 
@@ -356,8 +358,9 @@ typedef struct fn_request_options {
     size_t n_answers;     /* to one prompt; 0: 1. Answer i draws with seed + i */
     bool prompt_logprobs; /* FN_EVENT_PROMPT for each prompt id; the cache is not asked then */
     bool no_cache;        /* neither look into the prefix cache nor add to it */
-    /* All may be NULL. Progress comes after each chunk; on_answer when an answer ends; on_done last, once for
-     * every request that submit accepted, unless it was freed before. */
+    /* All may be NULL. Progress comes after each chunk; on_answer when an answer ends (unless cancelled
+     * with its request); on_done last, once for every request that submit accepted, unless it was freed
+     * before. */
     void (*on_progress)(void *ud, const fn_prompt_progress *progress);
     void (*on_answer)(void *ud, size_t answer, const fn_generated *generated);
     void (*on_done)(void *ud, const fn_request_result *result);
@@ -397,7 +400,8 @@ FN_API void fn_request_get_state(fn_request *request, fn_request_state *out);
 typedef struct fn_scheduler_counts {
     size_t waiting, running; /* (now) requests */
     uint64_t submitted, refused_busy;
-    uint64_t stopped, reached_limit, cancelled, failed; /* requests, by the first answer's end */
+    uint64_t stopped, reached_limit, cancelled; /* answers */
+    uint64_t failed;                            /* requests */
     uint64_t prompt_ids, cached_ids, generated_ids, drafted_ids, accepted_ids;
     uint64_t forwards, rows;
     double busy_seconds;               /* in forwards */

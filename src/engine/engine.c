@@ -91,7 +91,8 @@ static fn_plan_settings plan_settings(const fn_engine *e, size_t sessions) {
         .sequences = sessions,
         .state_bytes = fn_session_bytes(&e->shape, &e->layout, e->context),
         .scratch_bytes =
-            fn_forward_bytes(&e->shape, e->chunk, e->context, fn_pool_threads(e->pool)),
+            fn_forward_bytes(&e->shape, e->chunk, e->context, fn_pool_threads(e->pool)) +
+            e->reserve_bytes,
     };
 }
 
@@ -108,6 +109,9 @@ static fn_status place_ngram(fn_engine *e, const fn_engine_options *options, siz
 /* Refuses what cannot fit. A context that nobody asked for shrinks to what does. */
 static fn_status fit(fn_engine *e, const fn_engine_options *options, fn_error *err) {
     size_t sessions = options->sessions > 0 ? options->sessions : 1;
+    e->sessions = sessions;
+    e->mem_limit = options->mem_limit;
+    e->reserve_bytes = options->reserve_bytes;
     e->chunk = options->chunk > 0 ? options->chunk : DEFAULT_CHUNK;
     e->context = options->context > 0 ? options->context : e->shape.max_positions;
     if (e->context > e->shape.max_positions) {

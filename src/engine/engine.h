@@ -28,7 +28,8 @@ struct fn_engine {
     fn_forward *forward;
     const fn_kernels *kernels;
     fn_text *text;
-    size_t context, chunk;
+    size_t context, chunk, sessions;
+    uint64_t mem_limit, reserve_bytes; /* as asked */
     uint64_t fingerprint_model;
     double load_seconds;
     fn_progress progress;

@@ -23,7 +23,7 @@ static fn_status generate(fn_session *session, fn_stepper *stepper, fn_generated
         status = step(session, stepper, err);
         first = first > 0 ? first : fn_clock_seconds() - begin;
     }
-    status = status == FN_OK ? fn_stepper_finish(stepper, false, err) : status;
+    status = status == FN_OK ? fn_stepper_finish(stepper, err) : status;
     *out = fn_stepper_result(stepper);
     out->first_seconds = first;
     status = status == FN_OK ? fn_session_mark(session, err) : status;

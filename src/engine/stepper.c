@@ -205,11 +205,7 @@ fn_status fn_stepper_accept(fn_stepper *s, fn_error *err) {
     return status;
 }
 
-fn_status fn_stepper_finish(fn_stepper *s, bool cancelled, fn_error *err) {
-    if (cancelled) {
-        end(s, FN_FINISH_CANCELLED);
-        return FN_OK;
-    }
+fn_status fn_stepper_finish(fn_stepper *s, fn_error *err) {
     return fn_dialogue_finish(s->dialogue, err);
 }
 

@@ -40,8 +40,8 @@ FN_NODISCARD fn_status fn_stepper_choose(fn_stepper *s, const float *logits, siz
 /* The id that was chosen last is part of the answer. */
 FN_NODISCARD fn_status fn_stepper_accept(fn_stepper *s, fn_error *err);
 
-/* No more ids: what was held back comes out. `finish` stays what it is unless asked to be CANCELLED. */
-FN_NODISCARD fn_status fn_stepper_finish(fn_stepper *s, bool cancelled, fn_error *err);
+/* No more ids: what was held back comes out. */
+FN_NODISCARD fn_status fn_stepper_finish(fn_stepper *s, fn_error *err);
 
 /* Finish, end id, counts so far; the times are the caller's to fill. */
 fn_generated fn_stepper_result(const fn_stepper *s);

@@ -249,6 +249,10 @@ void fn_forward_draft(fn_forward *f, fn_mtp_chain *const *chains, size_t n, cons
     fn_step_linear(s, &out, 1);
 }
 
+void fn_forward_logits(fn_forward *f, size_t first, size_t n, float *logits) {
+    head(&f->step, f->step.streams + first * fn_shape_streams(f->step.shape), n, logits);
+}
+
 void fn_forward_head(fn_forward *f, const fn_state *state, float *logits) {
     const float *streams =
         fn_recurrent_view(f->step.layout, fn_state_before(state), FN_PART_STREAMS, 0);

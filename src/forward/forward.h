@@ -53,6 +53,9 @@ FN_NODISCARD fn_status fn_forward_run(fn_forward *forward, const fn_segment *seg
 void fn_forward_draft(fn_forward *forward, fn_mtp_chain *const *chains, size_t n,
                       const int32_t *tokens, float *logits);
 
+/* Logits [n, V] after rows [first, first + n) of the last forward, counted over its segments. */
+void fn_forward_logits(fn_forward *forward, size_t first, size_t n, float *logits);
+
 /* Logits [V] after a state's last row, from the streams it keeps: the bits of the forward that made it. */
 void fn_forward_head(fn_forward *forward, const fn_state *state, float *logits);
 

@@ -18,6 +18,7 @@ struct fn_state_pool {
     size_t total[FN_CLASSES];    /* blocks in slabs */
     size_t promised[FN_CLASSES]; /* blocks that states may hold at once */
     fn_block *free[FN_CLASSES];
+    uint64_t kept_bytes;
     slab *slabs;
 };
 
@@ -114,6 +115,7 @@ fn_status fn_block_take(fn_state_pool *pool, size_t class_index, fn_block **out,
         *out = pool->free[class_index];
         pool->free[class_index] = (*out)->next;
         (*out)->refs = 1;
+        (*out)->kept = 0;
     }
     pthread_mutex_unlock(&pool->mutex);
     return status;
@@ -142,4 +144,57 @@ bool fn_block_shared(fn_state_pool *pool, const fn_block *block) {
     bool shared = block->refs > 1;
     pthread_mutex_unlock(&pool->mutex);
     return shared;
+}
+
+/* ---- kept states ---- */
+
+static size_t not_kept_yet(fn_block *const *blocks, size_t n) {
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        count += blocks[i]->kept == 0;
+    }
+    return count;
+}
+
+fn_status fn_blocks_keep(fn_state_pool *pool, fn_block *const *blocks, size_t n, fn_error *err) {
+    if (n == 0) {
+        return FN_OK;
+    }
+    fn_status status = FN_OK;
+    size_t class_index = blocks[0]->class_index;
+    pthread_mutex_lock(&pool->mutex);
+    size_t fresh = not_kept_yet(blocks, n);
+    size_t need = pool->promised[class_index] + fresh;
+    if (need > pool->total[class_index]) {
+        /* Pages grow in large steps, as every step is a mapping of its own. */
+        size_t ahead = class_index == FN_CLASS_RECURRENT ? 0 : pool->total[class_index] / 4;
+        status = grow(pool, class_index, need - pool->total[class_index] + ahead, err);
+    }
+    if (status == FN_OK) {
+        pool->promised[class_index] = need;
+        pool->kept_bytes += fresh * pool->block_bytes[class_index];
+        for (size_t i = 0; i < n; i++) {
+            blocks[i]->kept++;
+        }
+    }
+    pthread_mutex_unlock(&pool->mutex);
+    return status;
+}
+
+void fn_blocks_unkeep(fn_state_pool *pool, fn_block *const *blocks, size_t n) {
+    pthread_mutex_lock(&pool->mutex);
+    for (size_t i = 0; i < n; i++) {
+        if (--blocks[i]->kept == 0) {
+            pool->promised[blocks[i]->class_index]--;
+            pool->kept_bytes -= pool->block_bytes[blocks[i]->class_index];
+        }
+    }
+    pthread_mutex_unlock(&pool->mutex);
+}
+
+uint64_t fn_state_pool_kept_bytes(fn_state_pool *pool) {
+    pthread_mutex_lock(&pool->mutex);
+    uint64_t bytes = pool->kept_bytes;
+    pthread_mutex_unlock(&pool->mutex);
+    return bytes;
 }

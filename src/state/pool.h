@@ -15,6 +15,7 @@ typedef struct fn_block {
     uint8_t *data;
     size_t refs; /* under the pool's mutex */
     size_t class_index;
+    size_t kept;           /* kept states that hold it, under the pool's mutex */
     struct fn_block *next; /* while free */
 } fn_block;
 
@@ -29,6 +30,13 @@ FN_NODISCARD fn_status fn_block_take(fn_state_pool *pool, size_t class_index, fn
 void fn_block_hold(fn_state_pool *pool, fn_block *block);
 void fn_block_drop(fn_state_pool *pool, fn_block *block); /* NULL is allowed */
 bool fn_block_shared(fn_state_pool *pool, const fn_block *block);
+
+/* Counts blocks [n] of one class as held by a kept state; what no other one held is promised too, so that
+ * sequences find what was promised to them. On failure nothing was counted. */
+FN_NODISCARD fn_status fn_blocks_keep(fn_state_pool *pool, fn_block *const *blocks, size_t n,
+                                      fn_error *err);
+void fn_blocks_unkeep(fn_state_pool *pool, fn_block *const *blocks, size_t n);
+
 size_t fn_block_bytes(const fn_state_pool *pool, size_t class_index);
 
 #endif

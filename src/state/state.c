@@ -27,6 +27,7 @@ struct fn_state {
     fn_block **fresh; /* [fresh_capacity]: blocks after rows of the running or last forward */
     size_t n_fresh, fresh_capacity;
     bool keeps_rows;
+    bool kept;        /* counted by the pool (fn_state_keep) */
     size_t kept_base; /* length before the rows whose blocks are kept */
 };
 
@@ -137,6 +138,29 @@ fn_status fn_state_create(fn_state_pool *pool, size_t context, fn_state **out, f
     return FN_OK;
 }
 
+/* Takes back what fn_state_keep counted: the first n_tables tables, and the block where asked. */
+static void unkeep(fn_state *s, size_t n_tables, bool block) {
+    for (size_t i = 0; i < n_tables; i++) {
+        fn_blocks_unkeep(s->pool, s->tables[i].pages, s->tables[i].count);
+    }
+    if (block) {
+        fn_blocks_unkeep(s->pool, &s->current, 1);
+    }
+}
+
+fn_status fn_state_keep(fn_state *s, fn_error *err) {
+    FN_ASSERT(!s->kept && s->promised_tokens == 0 && s->n_fresh == 0);
+    fn_status status = fn_blocks_keep(s->pool, &s->current, 1, err);
+    for (size_t i = 0; i < s->layout->n_tables && status == FN_OK; i++) {
+        status = fn_blocks_keep(s->pool, s->tables[i].pages, s->tables[i].count, err);
+        if (status != FN_OK) {
+            unkeep(s, i, true);
+        }
+    }
+    s->kept = status == FN_OK;
+    return status;
+}
+
 static void drop_pages(fn_state *s) {
     for (size_t i = 0; s->tables != NULL && i < s->layout->n_tables; i++) {
         for (size_t j = 0; j < s->tables[i].count; j++) {
@@ -151,6 +175,9 @@ void fn_state_destroy(fn_state *s) {
         return;
     }
     fn_state_drop_kept(s);
+    if (s->kept) {
+        unkeep(s, s->layout->n_tables, true);
+    }
     drop_pages(s);
     for (size_t i = 0; s->tables != NULL && i < s->layout->n_tables; i++) {
         fn_free(s->tables[i].pages);

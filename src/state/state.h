@@ -96,6 +96,8 @@ FN_NODISCARD fn_status fn_state_pool_create(const fn_state_layout *layout, fn_st
                                             fn_error *err);
 void fn_state_pool_destroy(fn_state_pool *pool);
 const fn_state_layout *fn_state_pool_layout(const fn_state_pool *pool);
+/* Bytes of pages and blocks that kept states hold (fn_state_keep). */
+uint64_t fn_state_pool_kept_bytes(fn_state_pool *pool);
 
 /* ---- one sequence ---- */
 
@@ -111,6 +113,10 @@ FN_NODISCARD fn_status fn_state_clear(fn_state *state, fn_error *err);
 FN_NODISCARD fn_status fn_state_clone(const fn_state *state, fn_state **out, fn_error *err);
 /* dst becomes what src is (of the same pool); keeps dst's room. */
 FN_NODISCARD fn_status fn_state_assign(fn_state *dst, const fn_state *src, fn_error *err);
+
+/* A clone that stays: what it holds counts in fn_state_pool_kept_bytes, each page and block once however many
+ * kept states share it, until it is destroyed. It must not be written any more. */
+FN_NODISCARD fn_status fn_state_keep(fn_state *state, fn_error *err);
 
 size_t fn_state_length(const fn_state *state);
 /* True pairs in the MTP head's parts. */

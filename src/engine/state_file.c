@@ -1,4 +1,4 @@
-/* A session in a file: header, ids, every valid byte of the state, digest. The header says what the state
+/* A state in a file: header, ids, every valid byte of the state, digest. The header says what the state
  * depends on; whatever differs is named and refused. */
 #include <errno.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/new_file.h"
-#include "engine/engine.h"
+#include "engine/state_file.h"
 
 #define MAGIC "FNSTATE"
 #define VERSION 1
@@ -28,7 +28,6 @@ typedef struct header {
 
 typedef struct file_stream {
     FILE *file;
-    const char *path;
     uint64_t digest;
 } file_stream;
 
@@ -48,6 +47,11 @@ static header make_header(const fn_engine *e, size_t n_ids) {
     return h;
 }
 
+uint64_t fn_state_file_key(const fn_engine *e) {
+    header h = make_header(e, 0);
+    return fn_hash_bytes(FN_HASH_START, &h, sizeof h);
+}
+
 /* ---- writing ---- */
 
 typedef struct sink {
@@ -61,28 +65,34 @@ static fn_status put(void *ud, const void *bytes, size_t n, fn_error *err) {
     return fn_new_file_write(&f->file, bytes, n, err);
 }
 
-static fn_status put_session(sink *f, const fn_session *s, fn_error *err) {
-    size_t n = fn_session_length(s);
-    header h = make_header(s->engine, n);
+static fn_status put_all(sink *f, const fn_engine *e, const int32_t *ids, const fn_state *state,
+                         fn_error *err) {
+    size_t n = fn_state_length(state);
+    header h = make_header(e, n);
     fn_status status = put(f, &h, sizeof h, err);
-    status = status == FN_OK ? put(f, s->ids, n * sizeof *s->ids, err) : status;
-    status = status == FN_OK ? fn_state_write(s->state, put, f, err) : status;
+    status = status == FN_OK ? put(f, ids, n * sizeof *ids, err) : status;
+    status = status == FN_OK ? fn_state_write(state, put, f, err) : status;
     uint64_t digest = f->digest;
     return status == FN_OK ? put(f, &digest, sizeof digest, err) : status;
 }
 
-fn_status fn_session_save(const fn_session *session, const char *path, fn_error *err) {
+fn_status fn_state_file_write(const fn_engine *e, const char *path, const int32_t *ids,
+                              const fn_state *state, fn_error *err) {
     sink f = {.digest = FN_HASH_START};
     fn_status status = fn_new_file_open(path, &f.file, err);
     if (status != FN_OK) {
         return status;
     }
-    status = put_session(&f, session, err);
+    status = put_all(&f, e, ids, state, err);
     if (status != FN_OK) {
         fn_new_file_abandon(&f.file);
         return status;
     }
     return fn_new_file_finish(&f.file, err);
+}
+
+fn_status fn_session_save(const fn_session *session, const char *path, fn_error *err) {
+    return fn_state_file_write(session->engine, path, session->ids, session->state, err);
 }
 
 /* ---- reading ---- */
@@ -148,23 +158,22 @@ static fn_status check_header(const fn_engine *e, const header *h, fn_error *err
     return FN_OK;
 }
 
-static fn_status get_session(file_stream *f, fn_session *s, fn_error *err) {
+static fn_status get_all(file_stream *f, const fn_engine *e, int32_t *ids, fn_state *state,
+                         fn_error *err) {
     header h;
     fn_status status = get(f, &h, sizeof h, err);
-    if (status == FN_OK) {
-        status = check_header(s->engine, &h, err);
-    }
-    status = status == FN_OK ? get(f, s->ids, (size_t)h.n_ids * sizeof *s->ids, err) : status;
-    status = status == FN_OK ? fn_state_read(s->state, get, f, err) : status;
+    status = status == FN_OK ? check_header(e, &h, err) : status;
+    status = status == FN_OK ? get(f, ids, (size_t)h.n_ids * sizeof *ids, err) : status;
+    status = status == FN_OK ? fn_state_read(state, get, f, err) : status;
     uint64_t expected = f->digest;
     uint64_t found = 0;
     status = status == FN_OK ? get(f, &found, sizeof found, err) : status;
     if (status == FN_OK && found != expected) {
         return fn_fail(err, FN_E_MODEL, "the saved session is damaged (its digest differs)");
     }
-    if (status == FN_OK && fn_session_length(s) != h.n_ids) {
+    if (status == FN_OK && fn_state_length(state) != h.n_ids) {
         return fn_fail(err, FN_E_MODEL, "the saved session is damaged (%llu ids, %zu rows)",
-                       (unsigned long long)h.n_ids, fn_session_length(s));
+                       (unsigned long long)h.n_ids, fn_state_length(state));
     }
     if (status == FN_OK && fgetc(f->file) != EOF) {
         return fn_fail(err, FN_E_MODEL, "bytes follow the saved session");
@@ -172,19 +181,59 @@ static fn_status get_session(file_stream *f, fn_session *s, fn_error *err) {
     return status;
 }
 
-fn_status fn_session_load(fn_engine *engine, const char *path, fn_session **out, fn_error *err) {
-    file_stream f = {.file = fopen(path, "rb"), .path = path, .digest = FN_HASH_START};
-    *out = NULL;
-    if (f.file == NULL) {
-        return fn_fail(err, FN_E_IO, "%s: cannot open: %s", path, strerror(errno));
+static fn_status open_stream(const char *path, file_stream *f, fn_error *err) {
+    *f = (file_stream){.file = fopen(path, "rb"), .digest = FN_HASH_START};
+    return f->file != NULL ? FN_OK
+                           : fn_fail(err, FN_E_IO, "%s: cannot open: %s", path, strerror(errno));
+}
+
+fn_status fn_state_file_read(const fn_engine *e, const char *path, int32_t *ids, fn_state *state,
+                             fn_error *err) {
+    file_stream f;
+    fn_status status = open_stream(path, &f, err);
+    if (status != FN_OK) {
+        return status;
     }
-    fn_session *s = NULL;
-    fn_status status = fn_session_create(engine, &s, err);
-    status = status == FN_OK ? get_session(&f, s, err) : status;
-    status = status == FN_OK ? fn_session_mark(s, err) : status;
+    status = get_all(&f, e, ids, state, err);
     (void)fclose(f.file);
     if (status != FN_OK) {
         fn_error_prefix(err, "%s", path);
+    }
+    return status;
+}
+
+fn_status fn_state_file_ids(const fn_engine *e, const char *path, fn_ids *out, fn_error *err) {
+    file_stream f;
+    header h;
+    *out = (fn_ids){0};
+    fn_status status = open_stream(path, &f, err);
+    if (status != FN_OK) {
+        return status;
+    }
+    status = get(&f, &h, sizeof h, err);
+    status = status == FN_OK ? check_header(e, &h, err) : status;
+    if (status == FN_OK) {
+        out->count = (size_t)h.n_ids;
+        out->capacity = out->count;
+        out->items = fn_alloc(out->count, sizeof *out->items);
+        status = out->items != NULL ? get(&f, out->items, out->count * sizeof *out->items, err)
+                                    : fn_fail_nomem(err, path, out->count * sizeof *out->items);
+    }
+    (void)fclose(f.file);
+    if (status != FN_OK) {
+        fn_ids_free(out);
+        fn_error_prefix(err, "%s", path);
+    }
+    return status;
+}
+
+fn_status fn_session_load(fn_engine *engine, const char *path, fn_session **out, fn_error *err) {
+    fn_session *s = NULL;
+    *out = NULL;
+    fn_status status = fn_session_create(engine, &s, err);
+    status = status == FN_OK ? fn_state_file_read(engine, path, s->ids, s->state, err) : status;
+    status = status == FN_OK ? fn_session_mark(s, err) : status;
+    if (status != FN_OK) {
         fn_session_destroy(s);
         return status;
     }

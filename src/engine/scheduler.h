@@ -1,0 +1,102 @@
+/* engine/scheduler.h - the scheduler's parts: queue, sequences that run, one forward after the other.
+ *
+ * Path:    fn_scheduler_submit -> queue (scheduler.c) -> sequences (sequence.c: one an answer) -> forwards
+ *          of prompt chunks and answer rows (batch.c) -> stepper.h -> callbacks.
+ * Threads: one thread runs everything behind the queue. The mutex guards what is marked; a request's mutex
+ *          is never taken while it is held.
+ * Memory:  a sequence's state, ids, sampler and logits are counted before it starts, and not more of them run
+ *          than state_limit holds; a forward allocates nothing. */
+#ifndef FN_ENGINE_SCHEDULER_H
+#define FN_ENGINE_SCHEDULER_H
+
+#include "engine/pace.h"
+#include "engine/prefix_cache.h"
+#include "engine/request.h"
+#include "engine/stepper.h"
+
+typedef enum fn_sequence_phase {
+    FN_SEQUENCE_PROMPT, /* reads the prompt; all of it may be there already */
+    FN_SEQUENCE_ANSWER, /* reads the id chosen last, then chooses the next */
+    FN_SEQUENCE_CLOSING /* has been answered; reads its last id, so that its state can be kept */
+} fn_sequence_phase;
+
+/* One answer of a request, while it runs. */
+typedef struct fn_sequence {
+    fn_request *request; /* NULL: the place is free */
+    size_t answer;
+    fn_sequence_phase phase;
+    fn_state *state;
+    fn_stepper *stepper;
+    int32_t *ids; /* [n_prompt + limit]: the prompt, then what was chosen */
+    size_t n_ids;
+    size_t kept;      /* length of its last state in the cache */
+    size_t next_mark; /* of the request's */
+    uint64_t bytes;   /* reserved */
+    double first;     /* seconds until its first id; 0: none yet */
+    bool told;        /* its end was told and is in the request's result */
+
+    /* the forward at hand */
+    size_t rows;         /* 0: not in it */
+    bool wants;          /* logits of its last row */
+    const float *logits; /* [V] */
+    fn_status status;    /* of choosing */
+    fn_error error;
+} fn_sequence;
+
+struct fn_scheduler {
+    fn_engine *engine;
+    size_t max_running, max_waiting, cache_spacing;
+    uint64_t state_limit;
+    pthread_t thread;
+    bool started;
+
+    pthread_mutex_t mutex;
+    pthread_cond_t work;
+    fn_request *first_waiting, *last_waiting; /* under the mutex, like all up to counts */
+    size_t n_waiting;
+    atomic_bool stop;
+    fn_scheduler_counts counts;
+
+    /* the scheduler's thread */
+    fn_prefix_cache *cache;  /* or NULL */
+    fn_sequence *sequences;  /* [max_running] */
+    size_t n_running;        /* places taken */
+    fn_request *active;      /* requests that have a sequence, or answers to start */
+    uint64_t reserved_bytes; /* of the sequences */
+    fn_pace pace;
+    uint64_t
+        ended[FN_FINISH_CANCELLED + 1]; /* answers by fn_finish, and others: told with the counts */
+    uint64_t failed, generated_ids, prompt_ids, cached_ids, forwards, rows;
+    double busy_seconds;
+    size_t turn;            /* which prompt comes first in the next forward */
+    float *logits;          /* [max_running, V] */
+    fn_segment *segments;   /* [max_running] */
+    fn_sequence **in_batch; /* [max_running], as the segments */
+    size_t n_batch;
+    uint8_t *wants;            /* [chunk], as the rows of the forward */
+    fn_token_logprob *top;     /* [max_running, MAX_LOGPROBS]: of prompt ids */
+    float *logprob;            /* [max_running] */
+    fn_status *logprob_status; /* [max_running] */
+};
+
+/* ---- sequence.c ---- */
+
+/* Bytes that one answer of the request needs. */
+uint64_t fn_sequence_bytes(const fn_engine *e, const fn_request *r);
+/* Starts the request's next answer in a free place. On failure nothing has changed. */
+FN_NODISCARD fn_status fn_sequence_start(fn_scheduler *s, fn_request *r, fn_error *err);
+/* How many more ids of its prompt may be read before its state should be kept. */
+size_t fn_sequence_until_cut(const fn_scheduler *s, const fn_sequence *q);
+/* The forward has read `rows` ids of its prompt. */
+void fn_sequence_prompt_read(fn_scheduler *s, fn_sequence *q);
+/* Takes the id that was chosen, tells it, and says what comes next. */
+void fn_sequence_accept(fn_scheduler *s, fn_sequence *q);
+/* Frees its place; the request learns of a failure. */
+void fn_sequence_end(fn_scheduler *s, fn_sequence *q, const fn_error *failure);
+
+/* ---- batch.c ---- */
+
+/* One forward over what runs, with everything that follows from it. */
+void fn_batch_run(fn_scheduler *s);
+
+#endif
