@@ -141,8 +141,9 @@ FN_API const int32_t *fn_text_end_ids(const fn_text *text, size_t *n);
 typedef struct fn_engine fn_engine;
 
 typedef enum fn_precision {
-    FN_PRECISION_DEFAULT, /* the fastest there is */
-    FN_PRECISION_EXACT    /* float32 activations, weights widened */
+    FN_PRECISION_DEFAULT, /* fast */
+    FN_PRECISION_EXACT,   /* float32 activations and keys, weights widened */
+    FN_PRECISION_FAST     /* dot products of INT8 or BF16 activations; BF16 keys and values */
 } fn_precision;
 
 /* stage: "loading" or "n-gram table", in bytes, or "prompt", in tokens. Return false to cancel
@@ -161,7 +162,7 @@ typedef struct fn_engine_options {
     size_t threads;  /* 0: every CPU of the process's affinity mask */
     size_t context;  /* tokens a session can hold; 0: the model's maximum */
     size_t sessions; /* sessions reserved for, at least 1; more may be made while memory lasts */
-    size_t chunk;    /* prompt tokens in one forward; 0: 512 */
+    size_t chunk;    /* prompt tokens in one forward; 0: 2048, fewer where memory is short */
     /* Quantise while loading: bits of routed experts, and of the other large matrices (attention and
      * delta-net projections, shared experts, n-gram projections, stream mixers, LM head). 4 or 8: groups of
      * group_size inputs (32, 64, 128; 0: 128) with a scale each; 16: BF16; 0: as stored. */

@@ -51,12 +51,13 @@ FN_API fn_status fn_inspect(const char *model_dir, char **json, fn_error *err);
 /* ---- plan ---------------------------------------------------------------------------------------- */
 
 typedef struct fn_plan_options {
-    const char *model_dir;   /* or */
-    const char *config_path; /* a config.json alone: shapes without headers */
-    int expert_bits, dense_bits, ngram_bits, kv_bits; /* 0: as stored / as the engine keeps them */
-    size_t group_size;                                /* of 4 and 8 bits: 32, 64, 128; 0: 128 */
+    const char *model_dir;                   /* or */
+    const char *config_path;                 /* a config.json alone: shapes without headers */
+    int expert_bits, dense_bits, ngram_bits; /* 0: as stored */
+    int kv_bits;       /* 32: as exact precision keeps keys and values; 16, 0: as fast does */
+    size_t group_size; /* of 4 and 8 bits: 32, 64, 128; 0: 128 */
     fn_ngram_place ngram;
-    size_t context, sequences, chunk; /* 0: the model's maximum, 1, 512 */
+    size_t context, sequences, chunk; /* 0: the model's maximum, 1, 2048 */
     bool no_mtp;                      /* without the MTP head */
     uint64_t mem_limit;               /* 0: what the machine has */
 } fn_plan_options;

@@ -81,6 +81,14 @@ void cli_ngram_show(const fn_engine *engine) {
     fputc('\n', stderr);
 }
 
+static fn_precision precision_asked(const cli_options *options, fn_precision otherwise) {
+    const char *word = cli_text(options, CLI_OPT_PRECISION);
+    if (word == NULL) {
+        return otherwise;
+    }
+    return strcmp(word, "exact") == 0 ? FN_PRECISION_EXACT : FN_PRECISION_FAST;
+}
+
 fn_status cli_model_open(const cli_options *options, fn_precision precision, size_t context,
                          cli_model *out, fn_error *err) {
     *out = (cli_model){0};
@@ -93,7 +101,7 @@ fn_status cli_model_open(const cli_options *options, fn_precision precision, siz
     engine.model_dir = out->dir;
     engine.tokenizer_path = cli_text(options, CLI_OPT_TOKENIZER);
     engine.template_path = cli_text(options, CLI_OPT_TEMPLATE);
-    engine.precision = cli_is_set(options, CLI_OPT_PRECISION) ? FN_PRECISION_EXACT : precision;
+    engine.precision = precision_asked(options, precision);
     engine.isa = cli_text(options, CLI_OPT_ISA);
     engine.threads = cli_count(options, CLI_OPT_THREADS, 0);
     engine.context = context > 0 ? context : cli_count(options, CLI_OPT_CONTEXT, 0);

@@ -159,12 +159,14 @@ X(THREADS, "threads", 't', COUNT, CLI_COMPUTING, "", "N", \
 X(ISA, "isa", 0, CHOICE, CLI_COMPUTING, "", "ref|avx2|avx512", \
   0, 0, 0, "Machine", \
   "instruction set (default: the best of this CPU)") \
-X(PRECISION, "precision", 0, CHOICE, CLI_COMPUTING, "", "exact", \
+X(PRECISION, "precision", 0, CHOICE, CLI_COMPUTING, "", "exact|fast", \
   0, 0, 0, "Machine", \
-  "exact: activations in float32, weights widened (default of logits and verify)") \
+  "exact: activations in float32, weights widened (default of logits and verify); fast: " \
+  "INT8 or BF16 dot products, keys and values in BF16 (default of all others)") \
 X(CHUNK, "chunk", 0, COUNT, CLI_COMPUTING | CLI_BIT(PLAN), "", "N", \
   1, 1048576, 0, "Machine", \
-  "prompt tokens computed together (default: 512); never changes a result") \
+  "prompt tokens computed together (default: 2048, fewer where memory is short); never " \
+  "changes a result") \
 X(MEM_LIMIT, "mem-limit", 0, SIZE, CLI_COMPUTING | CLI_BIT(PLAN), "", "SIZE", \
   0, 0, CLI_COMMON, "Machine", \
   "memory that may be used, such as 64GiB (default: what the machine has)") \
@@ -192,7 +194,7 @@ X(NGRAM_BITS, "ngram-bits", 0, CHOICE, CLI_BIT(PLAN), "", "16|8|4", \
   "bits of a value of the n-gram table (default: as stored)") \
 X(KV_BITS, "kv-bits", 0, CHOICE, CLI_BIT(PLAN), "", "32|16", \
   0, 0, 0, "Plan", \
-  "bits of a key's or value's element (default: as the engine keeps them)") \
+  "bits of a key's or value's element: 32 in exact precision, 16 in fast (default)") \
 X(OUT, "out", 'o', TEXT, CLI_BIT(LOGITS), "", "FILE", \
   0, 0, CLI_COMMON, "Forward", \
   "safetensors file to write") \

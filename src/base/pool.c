@@ -139,6 +139,30 @@ void fn_pool_run(fn_pool *pool, fn_job job, void *ctx) {
     wait_for_shares(pool);
 }
 
+/* Worker i stays on CPU i + 1 of the process's mask and leaves the first to the caller, whose own affinity is not
+ * ours to change. Only where every CPU gets a thread: fewer may be moved away from other programs. A failure
+ * costs speed alone. */
+static void pin_workers(fn_pool *pool) {
+    cpu_set_t mask;
+    if (sched_getaffinity(0, sizeof mask, &mask) != 0 ||
+        (size_t)CPU_COUNT(&mask) != pool->threads) {
+        return;
+    }
+    size_t next = 0;
+    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &mask)) {
+            continue;
+        }
+        if (next > 0) {
+            cpu_set_t own;
+            CPU_ZERO(&own);
+            CPU_SET(cpu, &own);
+            (void)pthread_setaffinity_np(pool->workers[next - 1].thread, sizeof own, &own);
+        }
+        next++;
+    }
+}
+
 size_t fn_pool_default_threads(void) {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) != 0) {
@@ -179,6 +203,7 @@ fn_status fn_pool_create(size_t threads, fn_pool **out, fn_error *err) {
         }
         pool->started++;
     }
+    pin_workers(pool);
     *out = pool;
     return FN_OK;
 }

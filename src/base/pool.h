@@ -2,6 +2,8 @@
  *
  * Threads: run is called by one thread at a time, which takes part. Shares are taken by whoever is there:
  *          a thread that the system does not run now delays nobody.
+ *          Where there are as many threads as CPUs in the process's affinity mask, those that the pool
+ *          started are each pinned to one.
  * Memory:  running a job allocates nothing. Waiting threads spin briefly, then sleep. */
 #ifndef FN_BASE_POOL_H
 #define FN_BASE_POOL_H

@@ -9,8 +9,6 @@
 #include "base/mem.h"
 #include "weights/plan.h"
 
-#define DEFAULT_CHUNK 512
-
 /* Rows of the n-gram table that are read at once: a token's. A disk gives its full rate to many reads at once. */
 #define READERS 16
 
@@ -20,6 +18,14 @@ const char *fn_version(void) {
 
 fn_engine_options fn_engine_options_default(void) {
     return (fn_engine_options){.sessions = 1};
+}
+
+fn_precision fn_precision_resolve(fn_precision asked) {
+    return asked == FN_PRECISION_EXACT ? FN_PRECISION_EXACT : FN_PRECISION_FAST;
+}
+
+const char *fn_precision_name(fn_precision precision) {
+    return precision == FN_PRECISION_EXACT ? "exact" : "fast";
 }
 
 static fn_status pick_kernels(fn_engine *e, const char *word, fn_error *err) {
@@ -106,14 +112,27 @@ static fn_status place_ngram(fn_engine *e, const fn_engine_options *options, siz
     return fn_plan_place_ngram(&source, &settings, options->ngram, limit, &e->ngram_in_ram, err);
 }
 
-/* Refuses what cannot fit. A context that nobody asked for shrinks to what does. */
+/* Makes smaller what nobody asked for: first the chunk, then the context. False when nothing is left. */
+static bool shrink(fn_engine *e, const fn_engine_options *options) {
+    if (options->chunk == 0 && e->chunk > FN_CHUNK_LEAST) {
+        e->chunk = e->chunk / 2 > FN_CHUNK_LEAST ? e->chunk / 2 : FN_CHUNK_LEAST;
+        return true;
+    }
+    if (options->context == 0 && e->context > 4096) {
+        e->context = e->context / 2 > 4096 ? e->context / 2 : 4096;
+        return true;
+    }
+    return false;
+}
+
+/* Refuses what cannot fit. */
 static fn_status fit(fn_engine *e, const fn_engine_options *options, fn_error *err) {
     size_t sessions = options->sessions > 0 ? options->sessions : 1;
     e->sessions = sessions;
     e->mem_limit = options->mem_limit;
     e->reserve_bytes = options->reserve_bytes;
-    e->chunk = options->chunk > 0 ? options->chunk : DEFAULT_CHUNK;
     e->context = options->context > 0 ? options->context : e->shape.max_positions;
+    e->chunk = options->chunk > 0 ? options->chunk : fn_chunk_default(e->context);
     if (e->context > e->shape.max_positions) {
         return fn_fail(err, FN_E_RANGE,
                        "context: found %zu, expected at most %zu (the model's maximum)", e->context,
@@ -128,8 +147,7 @@ static fn_status fit(fn_engine *e, const fn_engine_options *options, fn_error *e
         fn_plan_settings settings = plan_settings(e, sessions);
         fn_status status =
             fn_plan_check(&e->shape, e->bound, &settings, options->mem_limit, &refusal);
-        if (status == FN_E_FIT && options->context == 0 && e->context > 4096) {
-            e->context = e->context / 2 > 4096 ? e->context / 2 : 4096;
+        if (status == FN_E_FIT && shrink(e, options)) {
             continue;
         }
         return status == FN_OK ? FN_OK : fn_fail(err, status, "%s", refusal.text);
@@ -200,7 +218,7 @@ static fn_status check_options(const fn_engine_options *options, fn_error *err) 
     if (options->model_dir == NULL) {
         return fn_fail(err, FN_E_USAGE, "model_dir: none given");
     }
-    if (options->precision != FN_PRECISION_DEFAULT && options->precision != FN_PRECISION_EXACT) {
+    if (options->precision < FN_PRECISION_DEFAULT || options->precision > FN_PRECISION_FAST) {
         return fn_fail(err, FN_E_USAGE, "precision: found %d", (int)options->precision);
     }
     return fn_weight_settings_check(&settings, err);
@@ -220,12 +238,13 @@ fn_status fn_engine_open(const fn_engine_options *options, fn_engine **out, fn_e
     e->progress = options->progress;
     e->progress_ud = options->progress_ud;
     e->settings = settings_of(options);
+    e->precision = fn_precision_resolve(options->precision);
     e->mutex_ready = pthread_mutex_init(&e->mutex, NULL) == 0;
     status = pick_kernels(e, options->isa, err);
     status = status == FN_OK ? open_files(e, options, err) : status;
     status = status == FN_OK ? fn_pool_create(options->threads, &e->pool, err) : status;
     if (status == FN_OK) {
-        fn_state_layout_init(&e->shape, e->shape.n_mtp > 0, &e->layout);
+        fn_state_layout_init(&e->shape, e->shape.n_mtp > 0, e->precision, &e->layout);
         status = fit(e, options, err);
     }
     status = status == FN_OK ? load(e, options, err) : status;
@@ -285,7 +304,7 @@ void fn_engine_get_info(const fn_engine *e, fn_engine_info *out) {
                             .threads = fn_pool_threads(e->pool),
                             .chunk = e->chunk,
                             .isa = e->kernels->name,
-                            .precision = "exact",
+                            .precision = fn_precision_name(e->precision),
                             .mtp = e->weights->mtp != NULL,
                             .weight_bytes = e->weights->arena_bytes + tables,
                             .state_bytes = fn_session_bytes(&e->shape, &e->layout, e->context),

@@ -18,6 +18,7 @@ struct fn_engine {
     fn_bound *bound;
     fn_shape shape;
     fn_weight_settings settings;
+    fn_precision precision; /* exact or fast */
     fn_pool *pool;
     fn_weights *weights;
     fn_ngram_table **tables; /* [n_ple] */
@@ -56,6 +57,17 @@ struct fn_snapshot {
     fn_state *state;
     int32_t *ids;
 };
+
+/* Prompt tokens in one forward where nobody asked for a number: many, since an expert's weights are read once
+ * for all tokens of a chunk that chose it. */
+#define FN_CHUNK_DEFAULT 2048
+#define FN_CHUNK_LEAST 256 /* what the default is halved to where memory is short */
+static inline size_t fn_chunk_default(size_t context) {
+    return context < FN_CHUNK_DEFAULT ? context : FN_CHUNK_DEFAULT;
+}
+
+fn_precision fn_precision_resolve(fn_precision asked); /* the default is fast */
+const char *fn_precision_name(fn_precision precision);
 
 /* Bytes that one session takes at most: its state with marks, ids and logits. */
 uint64_t fn_session_bytes(const fn_shape *shape, const fn_state_layout *layout, size_t context);

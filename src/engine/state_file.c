@@ -39,7 +39,7 @@ static header make_header(const fn_engine *e, size_t n_ids) {
         uint64_t numbers[5] = {p->storage, p->layers, p->heads, p->values, p->value_bytes};
         h.layout = fn_hash_bytes(h.layout, numbers, p->layers > 0 ? sizeof numbers : 0);
     }
-    memcpy(h.precision, "exact", sizeof "exact");
+    (void)snprintf(h.precision, sizeof h.precision, "%s", fn_precision_name(e->precision));
     (void)snprintf(h.kernels, sizeof h.kernels, "%s", e->kernels->name);
     (void)snprintf(h.weights, sizeof h.weights, "experts %d, dense %d, group %zu",
                    e->settings.expert_bits, e->settings.dense_bits,

@@ -12,8 +12,6 @@
 #include "weights/plan.h"
 #include "weights/textbook.h"
 
-#define DEFAULT_CHUNK 512
-
 typedef struct planner {
     fn_plan_options options; /* zeros filled in, but for bits and mem_limit */
     size_t threads;
@@ -70,7 +68,7 @@ static fn_status fill_options(planner *p, fn_error *err) {
     }
     o->context = o->context > 0 ? o->context : p->shape.max_positions;
     o->sequences = o->sequences > 0 ? o->sequences : 1;
-    o->chunk = o->chunk > 0 ? o->chunk : DEFAULT_CHUNK;
+    o->chunk = o->chunk > 0 ? o->chunk : fn_chunk_default(o->context);
     if (o->context > p->shape.max_positions) {
         return fn_fail(err, FN_E_RANGE,
                        "context: found %zu, expected at most %zu (the model's maximum)", o->context,
@@ -89,14 +87,8 @@ static fn_status fill_options(planner *p, fn_error *err) {
 
 /* ---- states --------------------------------------------------------------------------------- */
 
-/* What kv_bits changes: keys, values and pooled keys are the paged parts, all float32 here. */
-static uint64_t kv_share(const planner *p, uint64_t bytes) {
-    return p->options.kv_bits == 16 ? bytes / 2 : bytes;
-}
-
 static uint64_t state_bytes(const planner *p, size_t context) {
-    uint64_t paged = fn_state_paged_bytes(&p->layout, context);
-    return fn_session_bytes(&p->shape, &p->layout, context) - paged + kv_share(p, paged);
+    return fn_session_bytes(&p->shape, &p->layout, context);
 }
 
 static uint64_t scratch_bytes(const planner *p, size_t context) {
@@ -112,7 +104,7 @@ static uint64_t part_bytes(const planner *p, const fn_part_layout *part) {
         rows /= p->layout.index_ratio;
     }
     rows = (rows + FN_PAGE_ROWS - 1) / FN_PAGE_ROWS * FN_PAGE_ROWS;
-    return kv_share(p, part->layers * rows * part->row_bytes);
+    return part->layers * rows * part->row_bytes;
 }
 
 /* A decode step at full context reads the selected keys and values, scores every pooled key, and
@@ -130,7 +122,7 @@ static uint64_t state_read(const planner *p) {
     }
     bytes += parts[FN_PART_KEYS].layers * rows * parts[FN_PART_KEYS].row_bytes;
     bytes += parts[FN_PART_VALUES].layers * rows * parts[FN_PART_VALUES].row_bytes;
-    return kv_share(p, bytes) + p->layout.recurrent_bytes;
+    return bytes + p->layout.recurrent_bytes;
 }
 
 static size_t largest_context(const planner *p) {
@@ -323,7 +315,8 @@ static fn_status make(planner *p, fn_error *err) {
     const fn_plan_options *o = &p->options;
     fn_plan_source source = {
         .shape = &p->shape, .bound = p->bound, .checkpoint = p->checkpoint, .config = &p->config};
-    fn_state_layout_init(&p->shape, p->shape.n_mtp > 0, &p->layout);
+    fn_state_layout_init(&p->shape, p->shape.n_mtp > 0,
+                         o->kv_bits == 32 ? FN_PRECISION_EXACT : FN_PRECISION_FAST, &p->layout);
     p->settings = (fn_plan_settings){.weights = {.expert_bits = o->expert_bits,
                                                  .dense_bits = o->dense_bits,
                                                  .group = o->group_size},

@@ -39,16 +39,28 @@ static void *place(uint8_t *base, size_t *used, size_t bytes) {
 
 /* Places every buffer of the step from `base` on (NULL: only adds up) and returns the bytes. */
 static size_t place_buffers(fn_step *step, const fn_shape *s, const room *r, uint8_t *base) {
+    size_t common = 0;
     size_t used = 0;
+    size_t most = 0;
     size_t R = r->rows;
     size_t W = r->threads;
     size_t N = r->keys;
     size_t B = r->blocks;
 #define FN_STEP_PLACE(name, type, elements)                                                        \
     step->name = place(base, &used, (elements) * sizeof(type));
-    FN_STEP_BUFFERS(FN_STEP_PLACE)
+#define FN_STEP_SHARE(list)                                                                        \
+    used = common;                                                                                 \
+    list(FN_STEP_PLACE) most = used > most ? used : most;
+    FN_STEP_COMMON(FN_STEP_PLACE)
+    common = used;
+    FN_STEP_SHARE(FN_STEP_DELTA)
+    FN_STEP_SHARE(FN_STEP_ATTENTION)
+    FN_STEP_SHARE(FN_STEP_MOE)
+    FN_STEP_SHARE(FN_STEP_PLE)
+    FN_STEP_SHARE(FN_STEP_HEAD)
+#undef FN_STEP_SHARE
 #undef FN_STEP_PLACE
-    return used;
+    return most;
 }
 
 size_t fn_forward_bytes(const fn_shape *shape, size_t max_rows, size_t context, size_t threads) {
@@ -181,9 +193,11 @@ static void keep_streams(const fn_step *s) {
 
 /* streams [rows, hc*D] -> logits [rows, V]. */
 static void head(const fn_step *s, const float *streams, size_t rows, float *logits) {
-    fn_layer_mix(s, &s->weights->mixer, streams, rows, s->mixed, NULL);
+    fn_input in = fn_input_of(s->mixed, s->shape->hidden);
+    fn_input_add(s, &in, rows, &s->weights->head);
+    fn_layer_mix(s, &s->weights->mixer, streams, rows, s->mixed, NULL, &in);
     fn_step_trace(s, FN_TRACE_HIDDEN, 0, rows, s->shape->hidden, s->mixed);
-    fn_linear out = fn_linear_of(&s->weights->head, s->mixed, logits, rows);
+    fn_linear out = fn_input_product(s, &in, &s->weights->head, logits, rows);
     fn_step_linear(s, &out, 1);
 }
 
@@ -245,8 +259,7 @@ void fn_forward_draft(fn_forward *f, fn_mtp_chain *const *chains, size_t n, cons
     s->segments = f->segments;
     fn_mtp_draft(s, chains, n, tokens, s->mixed);
     s->segments = f->segments;
-    fn_linear out = fn_linear_of(&s->weights->head, s->mixed, logits, n);
-    fn_step_linear(s, &out, 1);
+    fn_step_project(s, &s->weights->head, s->mixed, logits, n);
 }
 
 void fn_forward_logits(fn_forward *f, size_t first, size_t n, float *logits) {

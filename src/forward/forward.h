@@ -27,6 +27,7 @@ typedef struct fn_model {
     const fn_kernels *kernels;
     const fn_state_layout *layout;
     fn_pool *pool;
+    /* The layout's precision is the model's. */
 } fn_model;
 
 typedef struct fn_forward fn_forward;

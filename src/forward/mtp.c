@@ -126,10 +126,8 @@ static void run_layer(fn_step *s) {
     size_t width = fn_shape_streams(s->shape);
     float *trunk_streams = s->streams;
     int32_t *trunk_positions = s->positions;
-    fn_linear in[2] = {
-        fn_linear_of(&w->fc_hidden, s->normed, s->mtp_streams, s->rows * s->shape->hc),
-        fn_linear_of(&w->fc_embedding, s->mixed, s->block_out, s->rows)};
-    fn_step_linear(s, in, 2);
+    fn_step_project(s, &w->fc_hidden, s->normed, s->mtp_streams, s->rows * s->shape->hc);
+    fn_step_project(s, &w->fc_embedding, s->mixed, s->block_out, s->rows);
     fn_step_each(s, s->rows, add_embedding, NULL);
     trace_rows(s, FN_TRACE_MTP_FUSED, width, s->mtp_streams);
     s->streams = s->mtp_streams;
@@ -148,13 +146,13 @@ static void trace_logits(const fn_step *s) {
     if (s->trace == NULL || s->trace->mtp_logits == NULL) {
         return;
     }
-    fn_layer_mix(s, &s->weights->mtp->mixer, s->mtp_streams, s->rows, s->mixed, NULL);
+    fn_input none = fn_input_of(s->mixed, s->shape->hidden);
+    fn_layer_mix(s, &s->weights->mtp->mixer, s->mtp_streams, s->rows, s->mixed, NULL, &none);
     for (size_t i = 0; i < s->n_segments; i++) {
         const fn_step_segment *g = &s->segments[i];
         for (size_t t = 0; t < g->n; t++) {
             const float *mixed = s->mixed + (g->first + t) * s->shape->hidden;
-            fn_linear out = fn_linear_of(&s->weights->head, mixed, s->trace->mtp_logits, 1);
-            fn_step_linear(s, &out, 1);
+            fn_step_project(s, &s->weights->head, mixed, s->trace->mtp_logits, 1);
             s->trace->emit(s->trace->ud, FN_TRACE_MTP_LOGITS, 0, g->traced + t, 1, s->shape->vocab,
                            s->trace->mtp_logits);
         }
@@ -266,7 +264,8 @@ void fn_mtp_draft(fn_step *s, fn_mtp_chain *const *chains, size_t n, const int32
     s->n_segments = n;
     s->rows = n;
     run_layer(s);
-    fn_layer_mix(s, &w->mixer, s->mtp_streams, n, mixed, NULL);
+    fn_input none = fn_input_of(mixed, s->shape->hidden);
+    fn_layer_mix(s, &w->mixer, s->mtp_streams, n, mixed, NULL, &none);
     for (size_t i = 0; i < n; i++) {
         fn_mtp_chain *c = chains[i];
         memcpy(c->streams, s->mtp_streams + i * width, width * sizeof(float));

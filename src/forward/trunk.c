@@ -6,19 +6,23 @@
 
 static void mixer_half(const fn_step *s, const fn_layer_weights *w, fn_layer_kind kind,
                        size_t index, size_t layer) {
-    fn_layer_mix(s, &w->attn_mixer, s->streams, s->rows, s->mixed, s->inject);
-    if (kind == FN_LAYER_DELTA) {
-        fn_layer_delta(s, &w->delta, index);
+    bool delta = kind == FN_LAYER_DELTA;
+    fn_input in =
+        delta ? fn_layer_delta_input(s, &w->delta) : fn_layer_attention_input(s, &w->attention);
+    fn_layer_mix(s, &w->attn_mixer, s->streams, s->rows, s->mixed, s->inject, &in);
+    if (delta) {
+        fn_layer_delta(s, &w->delta, &in, index);
     } else {
-        fn_layer_attention(s, &w->attention, index);
+        fn_layer_attention(s, &w->attention, &in, index);
     }
     fn_step_trace(s, s->parts->mixer_out, layer, s->rows, s->shape->hidden, s->block_out);
     fn_layer_combine(s);
 }
 
 static void expert_half(const fn_step *s, const fn_layer_weights *w, size_t layer) {
-    fn_layer_mix(s, &w->mlp_mixer, s->streams, s->rows, s->mixed, s->inject);
-    fn_layer_moe(s, &w->moe, layer);
+    fn_input in = fn_layer_moe_input(s, &w->moe);
+    fn_layer_mix(s, &w->mlp_mixer, s->streams, s->rows, s->mixed, s->inject, &in);
+    fn_layer_moe(s, &w->moe, &in, layer);
     fn_step_trace(s, s->parts->mlp_out, layer, s->rows, s->shape->hidden, s->block_out);
     fn_layer_combine(s);
 }

@@ -20,17 +20,44 @@ static void norm_and_turn(const fn_step *s, float *head, const float *w, size_t 
     s->k->rope(head, s->rope_cos + row * pairs, s->rope_sin + row * pairs, s->shape->rotary);
 }
 
+static bool keeps_bf16(const fn_step *s) {
+    return s->layout->precision != FN_PRECISION_EXACT;
+}
+
+/* n floats as the state keeps them, at value `at` of a page. */
+static void store(const fn_step *s, void *page, size_t at, const float *x, size_t n) {
+    if (keeps_bf16(s)) {
+        s->k->f32_to_bf16((uint16_t *)page + at, x, n);
+    } else {
+        memcpy((float *)page + at, x, n * sizeof *x);
+    }
+}
+
 static void store_row(const fn_step *s, size_t index, size_t row) {
     const fn_step_segment *g = fn_step_segment_of(s, row);
     const fn_shape *m = s->shape;
     size_t at = g->length + row - g->first;
-    float *keys = fn_state_page(g->state, s->parts->keys, index, at / FN_PAGE_ROWS);
-    float *values = fn_state_page(g->state, s->parts->values, index, at / FN_PAGE_ROWS);
+    void *keys = fn_state_page(g->state, s->parts->keys, index, at / FN_PAGE_ROWS);
+    void *values = fn_state_page(g->state, s->parts->values, index, at / FN_PAGE_ROWS);
     for (size_t h = 0; h < m->n_kv_heads; h++) {
         size_t to = (h * FN_PAGE_ROWS + at % FN_PAGE_ROWS) * m->head_dim;
         size_t from = (row * m->n_kv_heads + h) * m->head_dim;
-        memcpy(keys + to, s->key + from, m->head_dim * sizeof *keys);
-        memcpy(values + to, s->value + from, m->head_dim * sizeof *values);
+        store(s, keys, to, s->key + from, m->head_dim);
+        store(s, values, to, s->value + from, m->head_dim);
+    }
+}
+
+/* What meets rounded keys is rounded too: the queries of a row and of its indexer. */
+static void round_queries(const fn_step *s, size_t row) {
+    const fn_shape *m = s->shape;
+    for (size_t h = row * m->n_heads; h < (row + 1) * m->n_heads; h++) {
+        s->k->f32_to_bf16(s->query_bf16 + h * m->head_dim, s->query + h * 2 * m->head_dim,
+                          m->head_dim);
+    }
+    if (m->has_indexer) {
+        size_t width = m->index_heads * m->index_dim;
+        s->k->f32_to_bf16(s->index_q_bf16 + row * width, s->index_qk + row * (width + m->index_dim),
+                          width);
     }
 }
 
@@ -57,6 +84,9 @@ static void prepare_rows(const fn_step *s, void *ctx, size_t begin, size_t end, 
         for (size_t h = 0; m->has_indexer && h < m->index_heads; h++) {
             norm_and_turn(s, s->index_qk + (r * (m->index_heads + 1) + h) * m->index_dim,
                           j->w->index_q_norm, m->index_dim, r);
+        }
+        if (keeps_bf16(s)) {
+            round_queries(s, r);
         }
     }
 }
@@ -89,16 +119,56 @@ static size_t choose_keys(const fn_step *s, size_t visible, const float *scores,
 static void gather(const fn_step *s, const fn_step_segment *g, size_t index, size_t head, size_t n,
                    size_t thread) {
     const int32_t *keys = s->chosen_keys + thread * s->max_keys;
-    const float **k = s->key_rows + thread * s->max_keys;
-    const float **v = s->value_rows + thread * s->max_keys;
-    size_t d = s->shape->head_dim;
+    const void **k = s->key_rows + thread * s->max_keys;
+    const void **v = s->value_rows + thread * s->max_keys;
+    size_t row_bytes = s->shape->head_dim * s->layout->part[FN_PART_KEYS].value_bytes;
+    const uint8_t *key_page = NULL;
+    const uint8_t *value_page = NULL;
+    size_t page = SIZE_MAX;
     for (size_t i = 0; i < n; i++) {
         size_t at = (size_t)keys[i];
-        size_t offset = (head * FN_PAGE_ROWS + at % FN_PAGE_ROWS) * d;
-        k[i] = (const float *)fn_state_page(g->state, s->parts->keys, index, at / FN_PAGE_ROWS) +
-               offset;
-        v[i] = (const float *)fn_state_page(g->state, s->parts->values, index, at / FN_PAGE_ROWS) +
-               offset;
+        if (at / FN_PAGE_ROWS != page) {
+            page = at / FN_PAGE_ROWS;
+            key_page = fn_state_page(g->state, s->parts->keys, index, page);
+            value_page = fn_state_page(g->state, s->parts->values, index, page);
+        }
+        size_t offset = (head * FN_PAGE_ROWS + at % FN_PAGE_ROWS) * row_bytes;
+        k[i] = key_page + offset;
+        v[i] = value_page + offset;
+    }
+}
+
+static void attend(const fn_step *s, float *out, size_t row, size_t first_head, size_t heads,
+                   size_t n, size_t thread) {
+    const fn_shape *m = s->shape;
+    size_t d = m->head_dim;
+    size_t at = row * m->n_heads + first_head;
+    const void **k = s->key_rows + thread * s->max_keys;
+    const void **v = s->value_rows + thread * s->max_keys;
+    float *scores = s->scores + thread * s->max_keys * heads;
+    float scale = 1.0f / sqrtf((float)d);
+    if (keeps_bf16(s)) {
+        s->k->attention_bf16(&(fn_attention_bf16_args){.out = out,
+                                                       .q = s->query_bf16 + at * d,
+                                                       .ldq = d,
+                                                       .heads = heads,
+                                                       .head_dim = d,
+                                                       .n_keys = n,
+                                                       .k = (const uint16_t *const *)k,
+                                                       .v = (const uint16_t *const *)v,
+                                                       .scale = scale,
+                                                       .scores = scores});
+    } else {
+        s->k->attention(&(fn_attention_args){.out = out,
+                                             .q = s->query + at * 2 * d,
+                                             .ldq = 2 * d,
+                                             .heads = heads,
+                                             .head_dim = d,
+                                             .n_keys = n,
+                                             .k = (const float *const *)k,
+                                             .v = (const float *const *)v,
+                                             .scale = scale,
+                                             .scores = scores});
     }
 }
 
@@ -106,24 +176,15 @@ static void attend_head(const fn_step *s, const attention_job *j, size_t row, si
                         size_t thread) {
     const fn_shape *m = s->shape;
     size_t shared_by = m->n_heads / m->n_kv_heads;
-    const fn_step_segment *g = fn_step_segment_of(s, row);
-    float *out = s->attended + (row * m->n_heads + head * shared_by) * m->head_dim;
-    float *q = s->query + (row * m->n_heads + head * shared_by) * 2 * m->head_dim;
-    gather(s, g, j->index, head, n, thread);
-    s->k->attention(&(fn_attention_args){.out = out,
-                                         .q = q,
-                                         .ldq = 2 * m->head_dim,
-                                         .heads = shared_by,
-                                         .head_dim = m->head_dim,
-                                         .n_keys = n,
-                                         .k = s->key_rows + thread * s->max_keys,
-                                         .v = s->value_rows + thread * s->max_keys,
-                                         .scale = 1.0f / sqrtf((float)m->head_dim),
-                                         .scores = s->scores + thread * s->max_keys * shared_by});
+    size_t d = m->head_dim;
+    size_t first = head * shared_by;
+    float *out = s->attended + (row * m->n_heads + first) * d;
+    gather(s, fn_step_segment_of(s, row), j->index, head, n, thread);
+    attend(s, out, row, first, shared_by, n, thread);
     for (size_t h = 0; h < shared_by; h++) {
-        float *gate = q + h * 2 * m->head_dim + m->head_dim;
-        s->k->sigmoid(gate, gate, m->head_dim, 1.0f);
-        s->k->mul(out + h * m->head_dim, out + h * m->head_dim, gate, m->head_dim);
+        float *gate = s->query + (row * m->n_heads + first + h) * 2 * d + d;
+        s->k->sigmoid(gate, gate, d, 1.0f);
+        s->k->mul(out + h * d, out + h * d, gate, d);
     }
 }
 
@@ -189,15 +250,27 @@ static void bias_rows(const fn_step *s, void *ctx, size_t begin, size_t end, siz
     }
 }
 
-void fn_layer_attention(const fn_step *s, const fn_attention_weights *w, size_t index) {
-    attention_job j = {.w = w, .index = index};
-    fn_linear in[4] = {fn_linear_of(&w->q, s->mixed, s->query, s->rows),
-                       fn_linear_of(&w->k, s->mixed, s->key, s->rows),
-                       fn_linear_of(&w->v, s->mixed, s->value, s->rows)};
+fn_input fn_layer_attention_input(const fn_step *s, const fn_attention_weights *w) {
+    fn_input in = fn_input_of(s->mixed, s->shape->hidden);
+    fn_input_add(s, &in, s->rows, &w->q);
+    fn_input_add(s, &in, s->rows, &w->k);
+    fn_input_add(s, &in, s->rows, &w->v);
     if (s->shape->has_indexer) {
-        in[3] = fn_linear_of(&w->index_qk, s->mixed, s->index_qk, s->rows);
+        fn_input_add(s, &in, s->rows, &w->index_qk);
     }
-    fn_step_linear(s, in, s->shape->has_indexer ? 4 : 3);
+    return in;
+}
+
+void fn_layer_attention(const fn_step *s, const fn_attention_weights *w, const fn_input *in,
+                        size_t index) {
+    attention_job j = {.w = w, .index = index};
+    fn_linear products[4] = {fn_input_product(s, in, &w->q, s->query, s->rows),
+                             fn_input_product(s, in, &w->k, s->key, s->rows),
+                             fn_input_product(s, in, &w->v, s->value, s->rows)};
+    if (s->shape->has_indexer) {
+        products[3] = fn_input_product(s, in, &w->index_qk, s->index_qk, s->rows);
+    }
+    fn_step_linear(s, products, s->shape->has_indexer ? 4 : 3);
     fn_step_each(s, s->rows, prepare_rows, &j);
     if (s->shape->has_indexer) {
         fn_indexer_pool(s, w, index);
@@ -207,8 +280,7 @@ void fn_layer_attention(const fn_step *s, const fn_attention_weights *w, size_t 
     } else {
         attend_few_rows(s, &j);
     }
-    fn_linear out = fn_linear_of(&w->o, s->attended, s->block_out, s->rows);
-    fn_step_linear(s, &out, 1);
+    fn_step_project(s, &w->o, s->attended, s->block_out, s->rows);
     if (w->o_bias != NULL) {
         fn_step_each(s, s->rows, bias_rows, &j);
     }

@@ -79,42 +79,54 @@ static void prepare_rows(const fn_step *s, void *ctx, size_t begin, size_t end, 
     }
 }
 
-/* Columns [at, at + n) of one head through all rows of a segment. */
+/* Columns [at, at + n) of one head through rows [t, t + rows) of a segment. */
 static void run_columns(const fn_step *s, size_t index, const fn_step_segment *g, size_t head,
-                        size_t at, size_t n) {
+                        size_t at, size_t n, size_t t, size_t rows) {
     const fn_shape *m = s->shape;
     size_t dk = m->delta_k_dim;
     size_t dv = m->delta_v_dim;
     size_t width = fn_shape_conv(m);
     size_t k_head = head / (m->delta_v_heads / m->delta_k_heads);
     size_t offset = head * dk * dv + at;
-    const float *before = (const float *)fn_recurrent_view(s->layout, fn_state_before(g->state),
-                                                           FN_PART_DELTA, index) +
-                          offset;
-    for (size_t t = 0; t < g->n; t++) {
-        size_t r = g->first + t;
-        const float *x = s->conv + r * width;
-        /* A row that keeps no block of its own works in the one of the last row. */
-        uint8_t *block = fn_state_after(g->state, t);
-        block = block != NULL ? block : fn_state_after(g->state, g->n - 1);
-        float *after = (float *)fn_recurrent_part(s->layout, block, FN_PART_DELTA, index) + offset;
-        s->k->delta_step(&(fn_delta_args){
-            .state_out = after,
-            .state_in = before,
-            .ld_state = dv,
-            .dk = dk,
-            .dv = n,
-            .q = x + k_head * dk,
-            .k = x + fn_shape_delta_k(m) + k_head * dk,
-            .v = x + 2 * fn_shape_delta_k(m) + head * dv + at,
-            .decay = s->decay[r * m->delta_v_heads + head],
-            .beta = s->beta[r * m->delta_v_heads + head],
-            .out = s->delta_out + r * fn_shape_delta_v(m) + head * dv + at,
-        });
-        before = after;
-    }
+    size_t r = g->first + t;
+    const float *x = s->conv + r * width;
+    const uint8_t *before = t == 0 ? fn_state_before(g->state) : fn_state_after(g->state, t - 1);
+    uint8_t *after = fn_state_after(g->state, t + rows - 1);
+    s->k->delta_run(&(fn_delta_run_args){
+        .state_out = (float *)fn_recurrent_part(s->layout, after, FN_PART_DELTA, index) + offset,
+        .state_in =
+            (const float *)fn_recurrent_view(s->layout, before, FN_PART_DELTA, index) + offset,
+        .ld_state = dv,
+        .dk = dk,
+        .dv = n,
+        .tokens = rows,
+        .q = x + k_head * dk,
+        .k = x + fn_shape_delta_k(m) + k_head * dk,
+        .v = x + 2 * fn_shape_delta_k(m) + head * dv + at,
+        .ldx = width,
+        .decay = s->decay + r * m->delta_v_heads + head,
+        .beta = s->beta + r * m->delta_v_heads + head,
+        .ld_gate = m->delta_v_heads,
+        .out = s->delta_out + r * fn_shape_delta_v(m) + head * dv + at,
+        .ldo = fn_shape_delta_v(m),
+    });
 }
 
+/* y = rmsnorm(o) * w * gate(z), of one head of one row. */
+static void gate_head(const fn_step *s, const fn_delta_weights *w, size_t row, size_t head) {
+    const fn_shape *m = s->shape;
+    size_t dv = m->delta_v_dim;
+    float *z = s->z + (row * m->delta_v_heads + head) * dv;
+    float *out = s->delta_out + (row * m->delta_v_heads + head) * dv;
+    if (m->delta_gate == FN_GATE_SIGMOID) {
+        s->k->sigmoid(z, z, dv, 1.0f);
+    } else {
+        s->k->silu(z, z, dv, 1.0f);
+    }
+    s->k->rms_norm_gated(out, out, w->norm, z, dv, m->norm_eps);
+}
+
+/* Rows whose blocks are kept run one by one, the others at once: the same bits. */
 static void run_heads(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
     const delta_job *j = ctx;
     size_t heads = s->shape->delta_v_heads;
@@ -122,39 +134,37 @@ static void run_heads(const fn_step *s, void *ctx, size_t begin, size_t end, siz
     (void)thread;
     for (size_t i = begin; i < end; i++) {
         const fn_step_segment *g = &s->segments[i / heads];
+        size_t head = i % heads;
+        size_t rows = fn_state_after(g->state, 0) != NULL ? 1 : g->n;
         for (size_t at = 0; at < dv; at += COLUMNS) {
-            run_columns(s, j->index, g, i % heads, at, dv - at < COLUMNS ? dv - at : COLUMNS);
+            size_t n = dv - at < COLUMNS ? dv - at : COLUMNS;
+            for (size_t t = 0; t < g->n; t += rows) {
+                run_columns(s, j->index, g, head, at, n, t, rows);
+            }
+        }
+        for (size_t t = 0; t < g->n; t++) {
+            gate_head(s, j->w, g->first + t, head);
         }
     }
 }
 
-static void gate_rows(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
-    const delta_job *j = ctx;
-    const fn_shape *m = s->shape;
-    size_t dv = m->delta_v_dim;
-    (void)thread;
-    for (size_t i = begin * m->delta_v_heads; i < end * m->delta_v_heads; i++) {
-        float *z = s->z + i * dv;
-        if (m->delta_gate == FN_GATE_SIGMOID) {
-            s->k->sigmoid(z, z, dv, 1.0f);
-        } else {
-            s->k->silu(z, z, dv, 1.0f);
-        }
-        s->k->rms_norm_gated(s->delta_out + i * dv, s->delta_out + i * dv, j->w->norm, z, dv,
-                             m->norm_eps);
-    }
+fn_input fn_layer_delta_input(const fn_step *s, const fn_delta_weights *w) {
+    fn_input in = fn_input_of(s->mixed, s->shape->hidden);
+    fn_input_add(s, &in, s->rows, &w->in_qkv);
+    fn_input_add(s, &in, s->rows, &w->in_z);
+    fn_input_add(s, &in, s->rows, &w->in_a);
+    fn_input_add(s, &in, s->rows, &w->in_b);
+    return in;
 }
 
-void fn_layer_delta(const fn_step *s, const fn_delta_weights *w, size_t index) {
+void fn_layer_delta(const fn_step *s, const fn_delta_weights *w, const fn_input *in, size_t index) {
     delta_job j = {w, index};
-    fn_linear in[4] = {fn_linear_of(&w->in_qkv, s->mixed, s->qkv, s->rows),
-                       fn_linear_of(&w->in_z, s->mixed, s->z, s->rows),
-                       fn_linear_of(&w->in_a, s->mixed, s->decay, s->rows),
-                       fn_linear_of(&w->in_b, s->mixed, s->beta, s->rows)};
-    fn_step_linear(s, in, 4);
+    fn_linear products[4] = {fn_input_product(s, in, &w->in_qkv, s->qkv, s->rows),
+                             fn_input_product(s, in, &w->in_z, s->z, s->rows),
+                             fn_input_product(s, in, &w->in_a, s->decay, s->rows),
+                             fn_input_product(s, in, &w->in_b, s->beta, s->rows)};
+    fn_step_linear(s, products, 4);
     fn_step_each(s, s->rows, prepare_rows, &j);
     fn_step_each(s, s->n_segments * s->shape->delta_v_heads, run_heads, &j);
-    fn_step_each(s, s->rows, gate_rows, &j);
-    fn_linear out = fn_linear_of(&w->out, s->delta_out, s->block_out, s->rows);
-    fn_step_linear(s, &out, 1);
+    fn_step_project(s, &w->out, s->delta_out, s->block_out, s->rows);
 }

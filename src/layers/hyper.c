@@ -8,6 +8,7 @@ typedef struct mix_job {
     const fn_mixer_weights *w;
     const float *streams;
     float *mixed, *inject;
+    const fn_input *normed, *low, *next;
 } mix_job;
 
 static void norm_rows(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
@@ -18,6 +19,7 @@ static void norm_rows(const fn_step *s, void *ctx, size_t begin, size_t end, siz
         s->k->rms_norm(s->normed + i * d, j->streams + i * d, j->w->norm + i % s->shape->hc * d, d,
                        s->shape->norm_eps);
     }
+    fn_input_write(s, j->normed, begin, end);
 }
 
 static void low_rows(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
@@ -27,6 +29,7 @@ static void low_rows(const fn_step *s, void *ctx, size_t begin, size_t end, size
     size_t rank = s->shape->hc_rank;
     (void)thread;
     s->k->silu(s->low + begin * rank, s->low + begin * rank, (end - begin) * rank, share);
+    fn_input_write(s, j->low, begin, end);
     if (j->inject != NULL) {
         float *inject = j->inject + begin * hc;
         s->k->sigmoid(inject, inject, (end - begin) * hc, share);
@@ -46,19 +49,27 @@ static void mix_rows(const fn_step *s, void *ctx, size_t begin, size_t end, size
         s->k->mix_streams(j->mixed + r * d, s->gate + r * width, s->normed + r * width,
                           s->shape->hc, d);
     }
+    fn_input_write(s, j->next, begin, end);
 }
 
 void fn_layer_mix(const fn_step *s, const fn_mixer_weights *w, const float *streams, size_t rows,
-                  float *mixed, float *inject) {
-    mix_job j = {w, streams, mixed, inject};
-    fn_step_each(s, rows, norm_rows, &j);
-    fn_linear down[2] = {fn_linear_of(&w->down, s->normed, s->low, rows)};
+                  float *mixed, float *inject, const fn_input *next) {
+    fn_input normed = fn_input_of(s->normed, fn_shape_streams(s->shape));
+    fn_input low = fn_input_of(s->low, s->shape->hc_rank);
+    mix_job j = {w, streams, mixed, inject, &normed, &low, next};
+    fn_input_add(s, &normed, rows, &w->down);
+    fn_input_add(s, &low, rows, &w->up);
     if (inject != NULL) {
-        down[1] = fn_linear_of(&w->inject, s->normed, inject, rows);
+        fn_input_add(s, &normed, rows, &w->inject);
+    }
+    fn_step_each(s, rows, norm_rows, &j);
+    fn_linear down[2] = {fn_input_product(s, &normed, &w->down, s->low, rows)};
+    if (inject != NULL) {
+        down[1] = fn_input_product(s, &normed, &w->inject, inject, rows);
     }
     fn_step_linear(s, down, inject != NULL ? 2 : 1);
     fn_step_each(s, rows, low_rows, &j);
-    fn_linear up = fn_linear_of(&w->up, s->low, s->gate, rows);
+    fn_linear up = fn_input_product(s, &low, &w->up, s->gate, rows);
     fn_step_linear(s, &up, 1);
     fn_step_each(s, rows, mix_rows, &j);
 }

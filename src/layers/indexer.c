@@ -44,9 +44,9 @@ static const int32_t *position_at(const fn_step *s, const fn_step_segment *g, si
     return open + 3 * (at % s->shape->index_ratio);
 }
 
-static float *pooled_key(const fn_step *s, const fn_step_segment *g, size_t index, size_t block) {
-    float *page = fn_state_page(g->state, s->parts->pooled, index, block / FN_PAGE_ROWS);
-    return page + block % FN_PAGE_ROWS * s->shape->index_dim;
+static void *pooled_key(const fn_step *s, const fn_step_segment *g, size_t index, size_t block) {
+    uint8_t *page = fn_state_page(g->state, s->parts->pooled, index, block / FN_PAGE_ROWS);
+    return page + block % FN_PAGE_ROWS * s->layout->part[s->parts->pooled].row_bytes;
 }
 
 #define MAX_ROTARY 4096 /* shape allows heads of 4096 */
@@ -59,10 +59,9 @@ static void pool_blocks(const fn_step *s, void *ctx, size_t begin, size_t end, s
     float share = 1.0f / (float)ratio;
     float cosines[MAX_ROTARY / 2];
     float sines[MAX_ROTARY / 2];
-    (void)thread;
+    float *key = s->pooled + thread * d;
     for (size_t i = begin; i < end; i++) {
         size_t block = g->length / ratio + i;
-        float *key = pooled_key(s, g, j->index, block);
         memcpy(key, key_at(s, j, block * ratio), d * sizeof *key);
         for (size_t t = 1; t < ratio; t++) {
             s->k->add(key, key_at(s, j, block * ratio + t), d);
@@ -73,6 +72,11 @@ static void pool_blocks(const fn_step *s, void *ctx, size_t begin, size_t end, s
         s->k->rms_norm(key, key, j->w->index_k_norm, d, s->shape->norm_eps);
         fn_rope_angles(s->shape, position_at(s, g, block * ratio), cosines, sines);
         s->k->rope(key, cosines, sines, s->shape->rotary);
+        if (s->layout->precision == FN_PRECISION_EXACT) {
+            memcpy(pooled_key(s, g, j->index, block), key, d * sizeof *key);
+        } else {
+            s->k->f32_to_bf16(pooled_key(s, g, j->index, block), key, d);
+        }
     }
 }
 
@@ -131,12 +135,20 @@ void fn_indexer_pool(const fn_step *s, const fn_attention_weights *w, size_t ind
 void fn_indexer_score(const fn_step *s, size_t index, size_t row, size_t begin, size_t end,
                       float *scores) {
     const fn_step_segment *g = fn_step_segment_of(s, row);
-    float scale = 1.0f / sqrtf((float)s->shape->index_dim);
+    size_t heads = s->shape->index_heads;
+    size_t d = s->shape->index_dim;
+    float scale = 1.0f / sqrtf((float)d);
     while (begin < end) {
         size_t n = FN_PAGE_ROWS - begin % FN_PAGE_ROWS;
         n = n < end - begin ? n : end - begin;
-        s->k->index_scores(scores, s->index_qk + row * index_width(s), s->shape->index_heads,
-                           pooled_key(s, g, index, begin), n, s->shape->index_dim, scale);
+        const void *keys = pooled_key(s, g, index, begin);
+        if (s->layout->precision == FN_PRECISION_EXACT) {
+            s->k->index_scores(scores, s->index_qk + row * index_width(s), heads, keys, n, d,
+                               scale);
+        } else {
+            s->k->index_scores_bf16(scores, s->index_q_bf16 + row * heads * d, heads, keys, n, d,
+                                    scale);
+        }
         scores += n;
         begin += n;
     }

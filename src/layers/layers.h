@@ -18,16 +18,22 @@ void fn_layer_rope(const fn_step *s);
 /* cos and sin [rotary/2] of one position (t, h, w). */
 void fn_rope_angles(const fn_shape *shape, const int32_t position[3], float *cos, float *sin);
 
-/* hyper.c: streams [rows, hc*D] -> mixed [rows, D] and, where w has it, inject [rows, hc]. */
+/* hyper.c: streams [rows, hc*D] -> mixed [rows, D], with the forms that `next` (of mixed) asks for, and, where w
+ * has it, inject [rows, hc]. */
 void fn_layer_mix(const fn_step *s, const fn_mixer_weights *w, const float *streams, size_t rows,
-                  float *mixed, float *inject);
+                  float *mixed, float *inject, const fn_input *next);
 /* streams += inject (x) block_out, for all rows of the step. */
 void fn_layer_combine(const fn_step *s);
 
-/* delta.c, attention.c, moe.c: s->mixed -> s->block_out. `index` counts layers of the kind. */
-void fn_layer_delta(const fn_step *s, const fn_delta_weights *w, size_t index);
-void fn_layer_attention(const fn_step *s, const fn_attention_weights *w, size_t index);
-void fn_layer_moe(const fn_step *s, const fn_moe_weights *w, size_t layer);
+/* delta.c, attention.c, moe.c: s->mixed -> s->block_out. `index` counts layers of the kind. in: s->mixed with the
+ * forms that the layer's ..._input asked for. */
+fn_input fn_layer_delta_input(const fn_step *s, const fn_delta_weights *w);
+void fn_layer_delta(const fn_step *s, const fn_delta_weights *w, const fn_input *in, size_t index);
+fn_input fn_layer_attention_input(const fn_step *s, const fn_attention_weights *w);
+void fn_layer_attention(const fn_step *s, const fn_attention_weights *w, const fn_input *in,
+                        size_t index);
+fn_input fn_layer_moe_input(const fn_step *s, const fn_moe_weights *w);
+void fn_layer_moe(const fn_step *s, const fn_moe_weights *w, const fn_input *in, size_t layer);
 
 /* ple.c: begins to read the n-gram rows of every row of the step, for all layers with n-gram memory; once a step,
  * as soon as the ids are known. Fails with FN_E_RANGE. */

@@ -160,9 +160,13 @@ fn_status fn_layer_ple(const fn_step *s, const fn_ple_weights *w, size_t p, fn_e
     if (status != FN_OK) {
         return status;
     }
-    fn_linear in[2] = {fn_linear_of(&w->key, values_of(s, p), s->gate, s->rows),
-                       fn_linear_of(&w->value, values_of(s, p), s->ple_value, s->rows)};
-    fn_step_linear(s, in, 2);
+    fn_input in = fn_input_of(values_of(s, p), s->shape->ple_embed);
+    fn_input_add(s, &in, s->rows, &w->key);
+    fn_input_add(s, &in, s->rows, &w->value);
+    fn_input_write_all(s, &in, s->rows);
+    fn_linear products[2] = {fn_input_product(s, &in, &w->key, s->gate, s->rows),
+                             fn_input_product(s, &in, &w->value, s->ple_value, s->rows)};
+    fn_step_linear(s, products, 2);
     fn_step_each(s, s->rows, gate_rows, &j);
     fn_step_each(s, s->rows, conv_rows, &j);
     keep_tails(s, &j);

@@ -68,12 +68,34 @@ typedef struct fn_attention_parts {
 } fn_attention_parts;
 extern const fn_attention_parts fn_trunk_parts, fn_mtp_parts;
 
+/* Steps of at most this many rows share each expert's outputs among the threads; with more rows a thread takes
+ * whole experts, a block of rows at a time. */
+#define FN_EXPERT_FEW 32
+#define FN_EXPERT_BLOCK 512
+
+/* Rows of expert inputs, the shared expert's among them, that are held at once. */
+static inline size_t fn_step_places(const fn_shape *s, size_t rows, size_t threads) {
+    size_t few = (rows < FN_EXPERT_FEW ? rows : FN_EXPERT_FEW) * (s->n_chosen + 1);
+    size_t many = rows > FN_EXPERT_FEW ? threads * FN_EXPERT_BLOCK : 0;
+    return few > many ? few : many;
+}
+static inline size_t fn_step_expert_width(const fn_shape *s) {
+    return s->expert_width > s->shared_width ? s->expert_width : s->shared_width;
+}
+/* Bytes of one row between an expert's two products, in the largest form beside float32. */
+static inline size_t fn_step_act_bytes(const fn_shape *s) {
+    return fn_row_bytes(FN_ROW_BF16, fn_step_expert_width(s), 8) +
+           fn_row_bytes(FN_ROW_INT8, fn_step_expert_width(s), 8);
+}
+
 /* Elements that only a model with an MTP head, or with n-gram memory, has. */
 #define FN_STEP_MTP(n) (s->n_mtp * (n))
-#define FN_STEP_PLE(n) ((size_t)(s->n_ple > 0) * (n))
+#define FN_STEP_NGRAM(n) ((size_t)(s->n_ple > 0) * (n))
 
-/* name, type, elements; R rows, W threads, N most keys a query may read, B most index blocks. */
-#define FN_STEP_BUFFERS(X)                                                                         \
+/* name, type, elements; R rows, W threads, N most keys a query may read, B most index blocks. The common ones
+ * live as long as the forward. Each other list belongs to one layer kind, or to the head, and lives while that
+ * runs: these lists share their memory. */
+#define FN_STEP_COMMON(X)                                                                          \
     X(streams, float, R * s->hc * s->hidden)                                                       \
     X(normed, float, R * s->hc * s->hidden)                                                        \
     X(low, float, R * s->hc_rank)                                                                  \
@@ -81,54 +103,65 @@ extern const fn_attention_parts fn_trunk_parts, fn_mtp_parts;
     X(mixed, float, R * s->hidden)                                                                 \
     X(inject, float, R * s->hc)                                                                    \
     X(block_out, float, R * s->hidden)                                                             \
-    X(wanted, float, R * s->hc * s->hidden)                                                        \
     X(positions, int32_t, R * 3)                                                                   \
     X(rope_cos, float, R * s->rotary / 2)                                                          \
     X(rope_sin, float, R * s->rotary / 2)                                                          \
+    X(ngram_rows, int64_t, s->n_ple *R *fn_shape_ngram_heads(s))                                   \
+    X(ngram_wants, fn_ngram_want, s->n_ple *R *fn_shape_ngram_heads(s))                            \
+    X(ngram_gathers, fn_ngram_gather, s->n_ple)                                                    \
+    X(mtp_streams, float, FN_STEP_MTP(R * s->hc * s->hidden))                                      \
+    X(mtp_positions, int32_t, FN_STEP_MTP(R * 3))                                                  \
+    X(ngram, float, s->n_ple *R * s->ple_embed)                                                    \
+    X(forms, uint8_t, R *fn_step_input_bytes(s))
+#define FN_STEP_DELTA(X)                                                                           \
     X(qkv, float, R *fn_shape_conv(s))                                                             \
     X(conv, float, R *fn_shape_conv(s))                                                            \
     X(z, float, R *fn_shape_delta_v(s))                                                            \
     X(decay, float, R * s->delta_v_heads)                                                          \
     X(beta, float, R * s->delta_v_heads)                                                           \
-    X(delta_out, float, R *fn_shape_delta_v(s))                                                    \
+    X(delta_out, float, R *fn_shape_delta_v(s))
+#define FN_STEP_ATTENTION(X)                                                                       \
     X(query, float, R * s->n_heads * 2 * s->head_dim)                                              \
     X(key, float, R * s->n_kv_heads * s->head_dim)                                                 \
     X(value, float, R * s->n_kv_heads * s->head_dim)                                               \
     X(attended, float, R * s->n_heads * s->head_dim)                                               \
     X(index_qk, float, R *(s->index_heads + 1) * s->index_dim)                                     \
-    X(key_rows, const float *, W *N)                                                               \
-    X(value_rows, const float *, W *N)                                                             \
+    X(query_bf16, uint16_t, R * s->n_heads * s->head_dim)                                          \
+    X(index_q_bf16, uint16_t, R * s->index_heads * s->index_dim)                                   \
+    X(key_rows, const void *, W *N)                                                                \
+    X(value_rows, const void *, W *N)                                                              \
+    X(pooled, float, W * s->index_dim)                                                             \
     X(chosen_keys, int32_t, W *N)                                                                  \
     X(scores, float, W *N *(s->n_heads / s->n_kv_heads))                                           \
     X(block_scores, float, W *B)                                                                   \
-    X(block_order, uint64_t, W *B)                                                                 \
+    X(block_order, uint64_t, W *B)
+#define FN_STEP_MOE(X)                                                                             \
     X(router, float, R * s->n_experts)                                                             \
     X(chosen, int32_t, R * s->n_chosen)                                                            \
     X(chosen_weight, float, R * s->n_chosen)                                                       \
     X(expert_row, int32_t, R * s->n_chosen)                                                        \
     X(expert_first, size_t, s->n_experts + 1)                                                      \
-    X(expert_in, float, R * s->n_chosen * s->hidden)                                               \
-    X(expert_mid, float, R * s->n_chosen * 2 * s->expert_width)                                    \
-    X(expert_act, float, R * s->n_chosen * s->expert_width)                                        \
+    X(expert_item, int32_t, R * s->n_chosen)                                                       \
+    X(expert_in, uint8_t, fn_step_places(s, R, W) * fn_row_bytes(FN_ROW_F32, s->hidden, 1))        \
+    X(expert_mid, float, fn_step_places(s, R, W) * 2 * fn_step_expert_width(s))                    \
+    X(expert_act, float, fn_step_places(s, R, W) * fn_step_expert_width(s))                        \
+    X(expert_act_form, uint8_t, fn_step_places(s, R, W) * fn_step_act_bytes(s))                    \
     X(expert_out, float, R * s->n_chosen * s->hidden)                                              \
-    X(shared_mid, float, R * 2 * s->shared_width)                                                  \
-    X(shared_act, float, R * s->shared_width)                                                      \
     X(shared_out, float, R * s->hidden)                                                            \
     X(shared_gate, float, R)                                                                       \
-    X(expert_units, fn_linear, s->n_experts + 1)                                                   \
-    X(mtp_streams, float, FN_STEP_MTP(R * s->hc * s->hidden))                                      \
-    X(mtp_positions, int32_t, FN_STEP_MTP(R * 3))                                                  \
-    X(ngram_rows, int64_t, s->n_ple *R *fn_shape_ngram_heads(s))                                   \
-    X(ngram_wants, fn_ngram_want, s->n_ple *R *fn_shape_ngram_heads(s))                            \
-    X(ngram_gathers, fn_ngram_gather, s->n_ple)                                                    \
-    X(ngram, float, s->n_ple *R * s->ple_embed)                                                    \
-    X(ple_value, float, FN_STEP_PLE(R * s->hidden))                                                \
-    X(ple_gated, float, FN_STEP_PLE(R * s->hc * s->hidden))
+    X(expert_units, fn_linear, s->n_experts + 1)
+#define FN_STEP_PLE(X)                                                                             \
+    X(ple_value, float, FN_STEP_NGRAM(R * s->hidden))                                              \
+    X(ple_gated, float, FN_STEP_NGRAM(R * s->hc * s->hidden))
+#define FN_STEP_HEAD(X) X(wanted, float, R * s->hc * s->hidden)
+#define FN_STEP_BUFFERS(X)                                                                         \
+    FN_STEP_COMMON(X)                                                                              \
+    FN_STEP_DELTA(X) FN_STEP_ATTENTION(X) FN_STEP_MOE(X) FN_STEP_PLE(X) FN_STEP_HEAD(X)
 
-/* One product y = x W^T over rows. */
+/* One product y = x W^T over rows; x in the form that w takes. */
 typedef struct fn_linear {
     const fn_matrix *w;
-    const float *x; /* [rows, ldx] */
+    const void *x; /* [rows, ldx bytes] */
     size_t ldx;
     float *y; /* [rows, ldy] */
     size_t ldy;
@@ -168,11 +201,46 @@ void fn_step_each(const fn_step *s, size_t n, fn_part_job job, void *ctx);
 /* Runs independent products together: threads get contiguous runs of output tiles, or rows where a matrix
  * has few tiles; never a part of a sum. */
 void fn_step_linear(const fn_step *s, const fn_linear *units, size_t n_units);
+/* The part of one product that one thread does: tiles and rows from [0] up to [1]. */
+void fn_step_product(const fn_step *s, const fn_linear *u, const size_t tiles[2],
+                     const size_t rows[2]);
 
-/* One matrix, all rows of the step, dense buffers. */
-static inline fn_linear fn_linear_of(const fn_matrix *w, const float *x, float *y, size_t rows) {
-    return (fn_linear){.w = w, .x = x, .ldx = w->cols, .y = y, .ldy = w->rows, .rows = rows};
+/* ---- inputs: float32 rows, and the same rows in the forms that their matrices take (kernels/row.h) ---- */
+
+#define FN_INPUT_FORMS                                                                             \
+    3 /* of matrices that read one input: BF16, and INT8 in up to two group sizes */
+
+typedef struct fn_input {
+    const float *x; /* [rows, cols] */
+    size_t cols, n_forms;
+    struct fn_input_form {
+        fn_row_form form;
+        size_t group;
+        uint8_t *rows; /* [rows, stride] */
+        size_t stride;
+    } forms[FN_INPUT_FORMS];
+} fn_input;
+
+/* What the product with w takes its rows as: float32 in exact precision. */
+static inline fn_row_form fn_step_form(const fn_step *s, const fn_matrix *w) {
+    return s->layout->precision == FN_PRECISION_EXACT ? FN_ROW_F32 : fn_row_form_of(w->kind);
 }
+
+/* An input without forms yet, and the form that w takes added to it. The forms of all inputs stand in one room:
+ * writing those of one ends the use of the others. */
+fn_input fn_input_of(const float *x, size_t cols);
+void fn_input_add(const fn_step *s, fn_input *in, size_t rows, const fn_matrix *w);
+/* Bytes of that room a row. */
+size_t fn_step_input_bytes(const fn_shape *shape);
+/* Writes the forms of rows [begin, end), once their floats stand in x. */
+void fn_input_write(const fn_step *s, const fn_input *in, size_t begin, size_t end);
+/* The same on all threads. */
+void fn_input_write_all(const fn_step *s, const fn_input *in, size_t rows);
+/* The product of all rows with w, one of the input's matrices, into y [rows, N]. */
+fn_linear fn_input_product(const fn_step *s, const fn_input *in, const fn_matrix *w, float *y,
+                           size_t rows);
+/* y [rows, N] = x [rows, K] W^T at once, for an input that no other matrix reads. */
+void fn_step_project(const fn_step *s, const fn_matrix *w, const float *x, float *y, size_t rows);
 
 /* The segment that holds a row. */
 const fn_step_segment *fn_step_segment_of(const fn_step *s, size_t row);

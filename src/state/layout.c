@@ -6,19 +6,22 @@ static size_t round_up(size_t n, size_t step) {
     return (n + step - 1) / step * step;
 }
 
-void fn_state_layout_init(const fn_shape *s, bool mtp_loaded, fn_state_layout *out) {
+void fn_state_layout_init(const fn_shape *s, bool mtp_loaded, fn_precision precision,
+                          fn_state_layout *out) {
     size_t m = mtp_loaded ? s->n_mtp : 0;
+    size_t kv = precision == FN_PRECISION_EXACT ? sizeof(float) : sizeof(uint16_t);
     memset(out, 0, sizeof *out);
     out->index_ratio = s->has_indexer ? s->index_ratio : 1;
+    out->precision = precision;
     out->eos_id = s->eos_id;
     out->mtp = m > 0;
-#define FN_PART_FILL(name, words, kind, n_layers, n_heads, n_values, type)                         \
+#define FN_PART_FILL(name, words, kind, n_layers, n_heads, n_values, bytes)                        \
     out->part[FN_PART_##name] = (fn_part_layout){.text = (words),                                  \
                                                  .storage = FN_STORE_##kind,                       \
                                                  .layers = (n_layers),                             \
                                                  .heads = (n_heads),                               \
                                                  .values = (n_values),                             \
-                                                 .value_bytes = sizeof(type)};
+                                                 .value_bytes = (bytes)};
     FN_STATE_PARTS(FN_PART_FILL)
 #undef FN_PART_FILL
     for (size_t i = 0; i < FN_PARTS; i++) {

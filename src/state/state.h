@@ -30,35 +30,35 @@
 typedef enum fn_storage { FN_STORE_TOKENS, FN_STORE_BLOCKS, FN_STORE_RECURRENT } fn_storage;
 
 /* NAME, text, storage, layers that have it, heads, values per head (a row is heads x values; pages are
- * head-major: [heads, FN_PAGE_ROWS, values]), type. s is the shape, m tells whether the MTP head is loaded. */
+ * head-major: [heads, FN_PAGE_ROWS, values]), bytes of a value. s is the shape, m tells whether the MTP head
+ * is loaded, kv is what a key's or value's number takes: float32 (4) in exact precision, BF16 (2) in fast. */
 #define FN_STATE_PARTS(X)                                                                          \
-    X(KEYS, "keys", TOKENS, s->n_attention, s->n_kv_heads, s->head_dim, float)                     \
-    X(VALUES, "values", TOKENS, s->n_attention, s->n_kv_heads, s->head_dim, float)                 \
-    X(POOLED, "pooled index keys", BLOCKS, FN_INDEXED(s->n_attention), 1, s->index_dim, float)     \
-    X(MTP_KEYS, "MTP keys", TOKENS, m, s->n_kv_heads, s->head_dim, float)                          \
-    X(MTP_VALUES, "MTP values", TOKENS, m, s->n_kv_heads, s->head_dim, float)                      \
-    X(MTP_POOLED, "MTP pooled index keys", BLOCKS, FN_INDEXED(m), 1, s->index_dim, float)          \
+    X(KEYS, "keys", TOKENS, s->n_attention, s->n_kv_heads, s->head_dim, kv)                        \
+    X(VALUES, "values", TOKENS, s->n_attention, s->n_kv_heads, s->head_dim, kv)                    \
+    X(POOLED, "pooled index keys", BLOCKS, FN_INDEXED(s->n_attention), 1, s->index_dim, kv)        \
+    X(MTP_KEYS, "MTP keys", TOKENS, m, s->n_kv_heads, s->head_dim, kv)                             \
+    X(MTP_VALUES, "MTP values", TOKENS, m, s->n_kv_heads, s->head_dim, kv)                         \
+    X(MTP_POOLED, "MTP pooled index keys", BLOCKS, FN_INDEXED(m), 1, s->index_dim, kv)             \
     X(RAW_KEYS, "raw index keys of the open block", RECURRENT, FN_INDEXED(s->n_attention),         \
-      s->index_ratio, s->index_dim, float)                                                         \
+      s->index_ratio, s->index_dim, 4)                                                             \
     X(MTP_RAW_KEYS, "MTP raw index keys of the open block", RECURRENT, FN_INDEXED(m),              \
-      s->index_ratio, s->index_dim, float)                                                         \
+      s->index_ratio, s->index_dim, 4)                                                             \
     X(MTP_POSITIONS, "positions of the MTP head's open block and of the next pair", RECURRENT, m,  \
-      s->has_indexer ? s->index_ratio : 1, 3, int32_t)                                             \
+      s->has_indexer ? s->index_ratio : 1, 3, 4)                                                   \
     X(DELTA, "delta-rule states", RECURRENT, s->n_delta, s->delta_v_heads,                         \
-      s->delta_k_dim * s->delta_v_dim, float)                                                      \
+      s->delta_k_dim * s->delta_v_dim, 4)                                                          \
     X(CONV, "delta-net conv tails", RECURRENT, s->n_delta, s->conv_kernel - 1, fn_shape_conv(s),   \
-      float)                                                                                       \
+      4)                                                                                           \
     X(PLE_CONV, "PLE conv tails", RECURRENT, s->n_ple, FN_PLED(fn_shape_ple_tail(s)),              \
-      fn_shape_streams(s), float)                                                                  \
-    X(NGRAM_IDS, "n-gram history", RECURRENT, FN_PLED(1), 1, s->ngram_size - 1, int32_t)           \
-    X(STREAMS, "last streams", RECURRENT, 1, s->hc, s->hidden, float)                              \
-    X(OPEN_POSITIONS, "positions of the open block", RECURRENT, FN_INDEXED(1), s->index_ratio, 3,  \
-      int32_t)
+      fn_shape_streams(s), 4)                                                                      \
+    X(NGRAM_IDS, "n-gram history", RECURRENT, FN_PLED(1), 1, s->ngram_size - 1, 4)                 \
+    X(STREAMS, "last streams", RECURRENT, 1, s->hc, s->hidden, 4)                                  \
+    X(OPEN_POSITIONS, "positions of the open block", RECURRENT, FN_INDEXED(1), s->index_ratio, 3, 4)
 #define FN_INDEXED(n) (s->has_indexer ? (size_t)(n) : 0)
 #define FN_PLED(n) (s->n_ple > 0 ? (size_t)(n) : 0)
 
 typedef enum fn_part {
-#define FN_PART_ENUM(name, text, storage, layers, heads, values, type) FN_PART_##name,
+#define FN_PART_ENUM(name, text, storage, layers, heads, values, bytes) FN_PART_##name,
     FN_STATE_PARTS(FN_PART_ENUM)
 #undef FN_PART_ENUM
         FN_PARTS
@@ -81,10 +81,12 @@ typedef struct fn_state_layout {
     bool mtp;           /* the MTP head is loaded */
     size_t n_tables;    /* page tables of a state */
     size_t recurrent_bytes;
+    fn_precision precision;
     int32_t eos_id;
 } fn_state_layout;
 
-void fn_state_layout_init(const fn_shape *shape, bool mtp_loaded, fn_state_layout *out);
+void fn_state_layout_init(const fn_shape *shape, bool mtp_loaded, fn_precision precision,
+                          fn_state_layout *out);
 /* Bytes of one state: recurrent blocks (two: the one read and the one written) and pages for n tokens. */
 size_t fn_state_recurrent_bytes(const fn_state_layout *layout);
 size_t fn_state_paged_bytes(const fn_state_layout *layout, size_t n_tokens);

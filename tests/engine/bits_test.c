@@ -59,23 +59,42 @@ static void any_split_and_chunk_gives_the_bits_of_single_steps(void **unused) {
     }
 }
 
-/* The same promise with weights in groups of codes, quantised while loading or as published. */
+/* The same promise with weights in groups of codes, quantised while loading or as published; each way with
+ * another kernel table. */
 static void quantised_weights_keep_the_promise(void **unused) {
     static const struct {
         const char *dir;
         int expert_bits, dense_bits;
-    } cases[] = {{"tests/data/mini-bf16/checkpoint", 4, 8},
-                 {"tests/data/mini-f32/checkpoint", 8, 4},
-                 {"tests/data/mini-fp8/checkpoint", 0, 0},
-                 {"tests/data/mini-nvfp4/checkpoint", 0, 0},
-                 {"tests/data/mini-gptq/checkpoint", 0, 0}};
+        size_t group;
+    } cases[] = {{"tests/data/mini-bf16/checkpoint", 4, 8, 0},
+                 {"tests/data/mini-f32/checkpoint", 8, 4, 32},
+                 {"tests/data/mini-f32/checkpoint", 16, 16, 0},
+                 {"tests/data/mini-fp8/checkpoint", 0, 0, 0},
+                 {"tests/data/mini-nvfp4/checkpoint", 0, 0, 0},
+                 {"tests/data/mini-nvfp4/checkpoint", 0, 8, 64},
+                 {"tests/data/mini-gptq/checkpoint", 0, 8, 32}};
     (void)unused;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         float *first = NULL;
         for (size_t way = 0; way < 4; way++) {
             static const size_t chunks[] = {1, 13, 64, 5};
-            fn_engine *engine = open_model_as(cases[i].dir, way % 2 + 1, chunks[way], CONTEXT,
-                                              cases[i].expert_bits, cases[i].dense_bits);
+            static const char *const isas[] = {NULL, "avx2", "ref", "avx512"};
+            fn_engine *engine = NULL;
+            fn_engine_options options = {.model_dir = cases[i].dir,
+                                         .precision = precision_of_case(),
+                                         .isa = isas[way],
+                                         .threads = way % 3 + 1,
+                                         .chunk = chunks[way],
+                                         .context = CONTEXT,
+                                         .expert_bits = cases[i].expert_bits,
+                                         .dense_bits = cases[i].dense_bits,
+                                         .group_size = cases[i].group};
+            fn_status status = fn_engine_open(&options, &engine, NULL);
+            if (status == FN_E_UNSUPPORTED) {
+                print_message("this CPU has no %s: skipped\n", isas[way]);
+                continue;
+            }
+            assert_int_equal(status, FN_OK);
             const float *logits = NULL;
             fn_session *session = NULL;
             int32_t ids[N];
@@ -128,6 +147,7 @@ static void instruction_sets_give_the_same_bits(void **unused) {
             fn_engine_options options = fn_engine_options_default();
             options.model_dir = model_dirs[m];
             options.isa = names[i];
+            options.precision = precision_of_case();
             options.context = CONTEXT;
             fn_status status = fn_engine_open(&options, &engine, NULL);
             if (status == FN_E_UNSUPPORTED) {
@@ -254,6 +274,7 @@ static void child_continues(const char *dir, const char *path, const int32_t *id
     const float *logits = NULL;
     fn_engine_options options = fn_engine_options_default();
     options.model_dir = dir;
+    options.precision = precision_of_case();
     options.threads = 1;
     options.context = CONTEXT;
     if (fn_engine_open(&options, &engine, &err) != FN_OK ||
@@ -303,14 +324,14 @@ static void saved_sessions_go_on_in_a_new_process(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_split_and_chunk_gives_the_bits_of_single_steps),
-        cmocka_unit_test(quantised_weights_keep_the_promise),
-        cmocka_unit_test(one_and_two_threads_give_the_same_bits),
-        cmocka_unit_test(instruction_sets_give_the_same_bits),
-        cmocka_unit_test(snapshot_branch_restore_changes_nothing),
-        cmocka_unit_test(a_fork_and_its_origin_go_on_alone),
-        cmocka_unit_test(sync_rereads_only_what_changed_and_keeps_the_bits),
-        cmocka_unit_test(saved_sessions_go_on_in_a_new_process),
+        IN_EACH_PRECISION(any_split_and_chunk_gives_the_bits_of_single_steps),
+        IN_EACH_PRECISION(quantised_weights_keep_the_promise),
+        IN_EACH_PRECISION(one_and_two_threads_give_the_same_bits),
+        IN_EACH_PRECISION(instruction_sets_give_the_same_bits),
+        IN_EACH_PRECISION(snapshot_branch_restore_changes_nothing),
+        IN_EACH_PRECISION(a_fork_and_its_origin_go_on_alone),
+        IN_EACH_PRECISION(sync_rereads_only_what_changed_and_keeps_the_bits),
+        IN_EACH_PRECISION(saved_sessions_go_on_in_a_new_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

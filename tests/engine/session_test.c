@@ -314,6 +314,13 @@ static void saved_sessions_of_another_kind_are_refused(void **unused) {
     o.model_dir = model_dirs[0];
     o.isa = "ref";
     err = (fn_error){0};
+    assert_int_equal(fn_engine_open(&o, &engine, NULL), FN_OK); /* the default: fast */
+    check_error(fn_session_load(engine, path, &loaded, &err), &err, FN_E_MODEL, "precision exact",
+                "fast");
+    fn_engine_close(engine);
+
+    o.precision = FN_PRECISION_EXACT;
+    err = (fn_error){0};
     assert_int_equal(fn_engine_open(&o, &engine, NULL), FN_OK);
     if (fn_kernels_best() != fn_kernels_for(FN_ISA_REF)) {
         check_error(fn_session_load(engine, path, &loaded, &err), &err, FN_E_MODEL,

@@ -100,15 +100,15 @@ static void parts_add_up(void **state) {
     json_decref(p);
 }
 
-/* Float32 keys and values of 12 attention layers and the MTP head's, 2 heads of 256, and 128 pooled of every
- * 4th. */
+/* Keys and values, float32 in exact precision (fast halves them), of 12 attention layers and the MTP head's, 2
+ * heads of 256, and 128 pooled of every 4th. */
 static void the_state_follows_context_and_kv_bits(void **state) {
     (void)state;
     const json_int_t kv = (json_int_t)32768 * 13 * (2 * 512 * 4 + 128 * 4 / 4);
-    json_t *none = plan((fn_plan_options){.config_path = CONFIG, .context = 64});
-    json_t *full = plan((fn_plan_options){.config_path = CONFIG, .context = 32768 + 64});
-    json_t *half =
-        plan((fn_plan_options){.config_path = CONFIG, .context = 32768 + 64, .kv_bits = 16});
+    json_t *none = plan((fn_plan_options){.config_path = CONFIG, .context = 64, .kv_bits = 32});
+    json_t *full =
+        plan((fn_plan_options){.config_path = CONFIG, .context = 32768 + 64, .kv_bits = 32});
+    json_t *half = plan((fn_plan_options){.config_path = CONFIG, .context = 32768 + 64});
     json_int_t more = at(full, "exact.state_per_sequence") - at(none, "exact.state_per_sequence");
     assert_true(more >= kv && more <= kv + 32768 * 4 + 64 * 13 * 512);
     json_int_t saved = at(full, "exact.state_per_sequence") - at(half, "exact.state_per_sequence");

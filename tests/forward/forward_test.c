@@ -247,12 +247,12 @@ static void a_decode_step_allocates_nothing(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sequences_together_equal_each_alone),
-        cmocka_unit_test(rolling_back_leaves_the_state_of_a_fresh_run),
+        IN_EACH_PRECISION(sequences_together_equal_each_alone),
+        IN_EACH_PRECISION(rolling_back_leaves_the_state_of_a_fresh_run),
         cmocka_unit_test(rolling_back_needs_kept_rows),
-        cmocka_unit_test(embedding_rows_override_the_table),
-        cmocka_unit_test(failures_change_no_state),
-        cmocka_unit_test(a_decode_step_allocates_nothing),
+        IN_EACH_PRECISION(embedding_rows_override_the_table),
+        IN_EACH_PRECISION(failures_change_no_state),
+        IN_EACH_PRECISION(a_decode_step_allocates_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

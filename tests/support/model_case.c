@@ -15,6 +15,24 @@ const char *const model_dirs[] = {
     "tests/data/mini-tied/checkpoint", "tests/data/mini-dense/checkpoint"};
 const size_t n_model_dirs = sizeof model_dirs / sizeof model_dirs[0];
 
+static fn_precision precision = FN_PRECISION_EXACT;
+
+int in_exact_precision(void **unused) {
+    (void)unused;
+    precision = FN_PRECISION_EXACT;
+    return 0;
+}
+
+int in_fast_precision(void **unused) {
+    (void)unused;
+    precision = FN_PRECISION_FAST;
+    return 0;
+}
+
+fn_precision precision_of_case(void) {
+    return precision;
+}
+
 fn_engine *open_model(const char *dir, size_t threads, size_t chunk, size_t context) {
     return open_model_as(dir, threads, chunk, context, 0, 0);
 }
@@ -25,6 +43,7 @@ fn_engine *open_model_as(const char *dir, size_t threads, size_t chunk, size_t c
     fn_engine *engine = NULL;
     fn_engine_options options = fn_engine_options_default();
     options.model_dir = dir;
+    options.precision = precision;
     options.threads = threads;
     options.chunk = chunk;
     options.context = context;

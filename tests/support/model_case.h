@@ -8,6 +8,14 @@
 extern const char *const model_dirs[];
 extern const size_t n_model_dirs;
 
+/* Setups for cmocka: from here on models open in that precision. Without them: exact. */
+int in_exact_precision(void **unused);
+int in_fast_precision(void **unused);
+fn_precision precision_of_case(void);
+#define IN_EACH_PRECISION(test)                                                                    \
+    cmocka_unit_test_setup(test, in_exact_precision),                                              \
+        cmocka_unit_test_setup(test, in_fast_precision)
+
 fn_engine *open_model(const char *dir, size_t threads, size_t chunk, size_t context);
 fn_engine *open_model_as(const char *dir, size_t threads, size_t chunk, size_t context,
                          int expert_bits, int dense_bits);
