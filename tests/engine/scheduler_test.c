@@ -5,17 +5,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <time.h>
 
 #include <cmocka.h>
 
+#include "base/hash.h"
+#include "engine/scheduler.h"
+#include "sampling/logprobs.h"
 #include "support/alloc_fail.h"
 #include "support/check_error.h"
 #include "support/model_case.h"
 #include "support/requests.h"
 
 #define CONTEXT 256
-#define MAX_REQUESTS 24
 
 static fn_scheduler *new_scheduler(fn_engine *engine, fn_scheduler_options options) {
     fn_scheduler *s = NULL;
@@ -78,9 +80,510 @@ static void sixteen_at_once_equal_each_alone(void **unused) {
     }
 }
 
+/* ---- answers to one prompt, prompt log-probabilities, budgets ---- */
+
+static void several_answers_equal_requests_with_the_next_seeds(void **unused) {
+    (void)unused;
+    fn_engine *engine = open_model(model_dirs[0], 2, 16, CONTEXT);
+    for (size_t places = 1; places <= 8; places += 7) {
+        fn_scheduler *s = new_scheduler(
+            engine, (fn_scheduler_options){.max_running = places, .state_bytes = 1 << 28});
+        asked a = make_asked(engine, 11, 1.0F);
+        fn_request_options options = {.n_answers = 4};
+        told together;
+        told_start(s, &a, &options, &together);
+        told_wait(&together);
+        assert_int_equal(together.result.status, FN_OK);
+        size_t n_ids = 0;
+        for (size_t i = 0; i < 4; i++) {
+            told alone;
+            a.generation.sampling.seed = make_asked(engine, 11, 1.0F).generation.sampling.seed + i;
+            told_alone(engine, &a, &alone);
+            assert_true(together.answers[i].ended);
+            assert_same_answers(&together.answers[i], &alone.answers[0]);
+            n_ids += alone.answers[0].n;
+            told_free(&alone);
+        }
+        assert_int_equal(together.result.n_generated, n_ids);
+        told_free(&together);
+        fn_scheduler_destroy(s);
+    }
+    fn_engine_close(engine);
+}
+
+static void prompt_logprobs_are_those_of_the_logits_read_one_by_one(void **unused) {
+    (void)unused;
+    fn_engine *engine = open_model(model_dirs[1], 2, 24, CONTEXT);
+    size_t vocab = engine->shape.vocab;
+    fn_scheduler *s =
+        new_scheduler(engine, (fn_scheduler_options){.max_running = 5, .cache_bytes = 1 << 26});
+    asked a = make_asked(engine, 2, 0);
+    a.n = 70;
+    make_ids(engine, 44, a.ids, a.n);
+    a.generation.n_logprobs = 3;
+    float *logits = stepwise_logits(engine, a.ids, a.n);
+    for (size_t limit = 0; limit < 2; limit++) { /* with nothing to generate, too */
+        told t;
+        fn_request_options options = {.prompt_logprobs = true};
+        a.generation.max_tokens = 4 * limit;
+        told_start(s, &a, &options, &t);
+        told_wait(&t);
+        assert_int_equal(t.result.status, FN_OK);
+        assert_int_equal(t.result.n_cached, 0);
+        assert_int_equal(t.prompt.n, a.n);
+        assert_memory_equal(t.prompt.ids, a.ids, a.n * sizeof *a.ids);
+        for (size_t i = 1; i < a.n; i++) {
+            float logprob = 0;
+            fn_token_logprob top[3];
+            assert_int_equal(
+                fn_logprobs(logits + (i - 1) * vocab, vocab, a.ids[i], &logprob, top, 3, NULL),
+                FN_OK);
+            assert_memory_equal(&t.prompt.logprobs[i], &logprob, sizeof logprob);
+            assert_memory_equal(t.prompt.top + 3 * i, top, sizeof top);
+        }
+        assert_int_equal(t.answers[0].n, 4 * limit);
+        assert_int_equal(t.answers[0].generated.finish, FN_FINISH_LENGTH);
+        told_free(&t);
+    }
+    free(logits);
+    fn_scheduler_destroy(s);
+    fn_engine_close(engine);
+}
+
+/* A thought is closed for the model after so many ids, with the ids of its end, and the answer goes on. */
+static void a_thinking_budget_closes_the_thought(void **unused) {
+    (void)unused;
+    fn_engine *engine = open_model("models/demo", 2, 64, 400);
+    const fn_text *text = fn_engine_text(engine);
+    fn_scheduler *s = new_scheduler(engine, (fn_scheduler_options){.max_running = 4});
+    static const char request[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"What is a cat?\"}]}";
+    char *prompt = NULL;
+    size_t prompt_n = 0;
+    fn_ids ids = {0};
+    fn_ids closer = {0};
+    assert_int_equal(
+        fn_text_render(text, request, strlen(request), false, &prompt, &prompt_n, &ids, NULL),
+        FN_OK);
+    assert_int_equal(fn_text_encode(text, "\n</think>\n\n", 11, true, &closer, NULL), FN_OK);
+    asked a = {.n = ids.count, .generation = fn_generation_default(text)};
+    memcpy(a.ids, ids.items, ids.count * sizeof *a.ids);
+    a.generation.sampling.temperature = 0;
+    a.generation.max_tokens = 60;
+    a.generation.starts_in_thought = true;
+    for (size_t budget = 0; budget < 6; budget += 2) {
+        told t;
+        told alone;
+        a.generation.thinking_budget = budget;
+        told_start(s, &a, NULL, &t);
+        told_wait(&t);
+        assert_int_equal(t.result.status, FN_OK);
+        assert_true(t.answers[0].n >= budget + closer.count);
+        assert_memory_equal(t.answers[0].ids + budget, closer.items,
+                            closer.count * sizeof *closer.items);
+        assert_true(t.result.n_thinking <= budget + closer.count);
+        told_alone(engine, &a, &alone);
+        assert_same_told(&t, &alone);
+        told_free(&alone);
+        told_free(&t);
+    }
+    fn_ids_free(&ids);
+    fn_ids_free(&closer);
+    fn_string_free(prompt);
+    fn_scheduler_destroy(s);
+    fn_engine_close(engine);
+}
+
+/* ---- refusals ---- */
+
+static asked long_asked(const fn_engine *engine, size_t seed, size_t n, size_t limit) {
+    asked a = {.n = n, .generation = fn_generation_default(fn_engine_text(engine))};
+    make_ids(engine, seed, a.ids, n);
+    a.generation.sampling = (fn_sampling){.top_p = 1, .repetition_penalty = 1};
+    a.generation.ignore_end = true;
+    a.generation.max_tokens = limit;
+    return a;
+}
+
+static void prompts_at_and_over_the_limit(void **unused) {
+    (void)unused;
+    fn_engine *engine = open_model(model_dirs[0], 1, 64, CONTEXT);
+    fn_scheduler *s = new_scheduler(engine, (fn_scheduler_options){0});
+    told t;
+    fn_error err = {0};
+    asked a = long_asked(engine, 1, CONTEXT - 1, FN_UNLIMITED);
+    told_start(s, &a, NULL, &t);
+    told_wait(&t);
+    assert_int_equal(t.result.status, FN_OK);
+    assert_int_equal(t.answers[0].n, 1);
+    assert_int_equal(t.answers[0].generated.finish, FN_FINISH_LENGTH);
+    told_free(&t);
+    static const size_t over[] = {CONTEXT, CONTEXT + 1, 3 * CONTEXT};
+    for (size_t i = 0; i < 3; i++) {
+        char number[32];
+        a = long_asked(engine, 1, over[i], 5);
+        (void)snprintf(number, sizeof number, "%zu", over[i]);
+        t = (told){0};
+        err = (fn_error){0};
+        check_error(told_try(s, &a, NULL, &t, &err), &err, FN_E_RANGE, number, "256");
+        told_free(&t);
+    }
+    a = long_asked(engine, 1, 5, 5);
+    a.ids[3] = -7;
+    t = (told){0};
+    err = (fn_error){0};
+    check_error(told_try(s, &a, NULL, &t, &err), &err, FN_E_RANGE, "index 3", "-7");
+    told_free(&t);
+    a.ids[3] = 0;
+    a.generation.sampling.temperature = -1;
+    t = (told){0};
+    err = (fn_error){0};
+    check_error(told_try(s, &a, NULL, &t, &err), &err, FN_E_USAGE, "temperature");
+    told_free(&t);
+    a.generation.sampling.temperature = 0;
+    a.n = 0;
+    t = (told){0};
+    err = (fn_error){0};
+    check_error(told_try(s, &a, NULL, &t, &err), &err, FN_E_USAGE, "empty");
+    told_free(&t);
+    fn_scheduler_destroy(s);
+    fn_engine_close(engine);
+}
+
+static void a_full_queue_refuses_and_the_others_are_answered(void **unused) {
+    (void)unused;
+    enum { RUNNING = 2, WAITING = 3 };
+    fn_engine *engine = open_model(model_dirs[0], 1, 16, CONTEXT);
+    fn_scheduler *s = new_scheduler(engine, (fn_scheduler_options){.max_running = RUNNING,
+                                                                   .max_waiting = WAITING,
+                                                                   .state_bytes = 1 << 28});
+    told t[RUNNING + WAITING];
+    told refused = {0};
+    asked a = long_asked(engine, 3, 100, 150);
+    fn_error err = {0};
+    for (size_t i = 0; i < RUNNING + WAITING; i++) {
+        told_start(s, &a, NULL, &t[i]);
+    }
+    check_error(told_try(s, &a, NULL, &refused, &err), &err, FN_E_BUSY, "wait");
+    told_free(&refused);
+    fn_request_state state;
+    fn_request_get_state(t[RUNNING + WAITING - 1].request, &state);
+    assert_int_equal(state.phase, FN_REQUEST_WAITING);
+    assert_true(state.ahead >= WAITING - 1);
+    for (size_t i = 0; i < RUNNING + WAITING; i++) {
+        told_wait(&t[i]);
+        assert_int_equal(t[i].result.status, FN_OK);
+        assert_same_answers(&t[i].answers[0], &t[0].answers[0]);
+    }
+    for (size_t i = 0; i < RUNNING + WAITING; i++) {
+        told_free(&t[i]);
+    }
+    fn_scheduler_counts counts;
+    fn_scheduler_get_counts(s, &counts);
+    assert_int_equal(counts.refused_busy, 1);
+    assert_int_equal(counts.submitted, RUNNING + WAITING);
+    assert_int_equal(counts.waiting, 0);
+    fn_scheduler_destroy(s);
+    fn_engine_close(engine);
+}
+
+static void requests_that_do_not_fit_together_take_turns(void **unused) {
+    (void)unused;
+    fn_engine *engine = open_model(model_dirs[0], 2, 32, CONTEXT);
+    asked a = long_asked(engine, 5, 150, 100);
+    asked b = long_asked(engine, 6, 120, 130);
+    told alone_a;
+    told alone_b;
+    told_alone(engine, &a, &alone_a);
+    told_alone(engine, &b, &alone_b);
+    fn_request *probe = NULL;
+    fn_request_options options = {.ids = a.ids, .n_ids = a.n, .generation = a.generation};
+    assert_int_equal(fn_request_make(&options, engine, &probe, NULL), FN_OK);
+    uint64_t bytes = fn_sequence_bytes(engine, probe);
+    fn_request_leave(probe);
+    fn_scheduler *s = new_scheduler(
+        engine, (fn_scheduler_options){.max_running = 4, .state_bytes = bytes * 10 / 7});
+    told t[2];
+    told_start(s, &a, NULL, &t[0]);
+    told_start(s, &b, NULL, &t[1]);
+    told_wait(&t[0]);
+    told_wait(&t[1]);
+    assert_same_told(&t[0], &alone_a);
+    assert_same_told(&t[1], &alone_b);
+    assert_true(t[1].result.started >= t[1].started - t[0].started); /* after the first had ended */
+    assert_true(t[1].answers[0].at[0] > t[0].answers[0].at[99]);
+    told_free(&t[0]);
+    told_free(&t[1]);
+    fn_scheduler_destroy(s);
+    s = new_scheduler(engine, (fn_scheduler_options){.max_running = 4, .state_bytes = bytes / 2});
+    fn_error err = {0};
+    t[0] = (told){0};
+    check_error(told_try(s, &a, NULL, &t[0], &err), &err, FN_E_FIT, "250 tokens");
+    told_free(&t[0]);
+    fn_scheduler_destroy(s);
+    told_free(&alone_a);
+    told_free(&alone_b);
+    fn_engine_close(engine);
+}
+
+/* ---- leaving ---- */
+
+static void who_leaves_disturbs_nobody(void **unused) {
+    (void)unused;
+    fn_engine *engine = open_model(model_dirs[0], 2, 8, CONTEXT);
+    fn_scheduler *s = new_scheduler(
+        engine,
+        (fn_scheduler_options){.max_running = 2, .state_bytes = 1 << 28, .cache_bytes = 1 << 26});
+    asked a = long_asked(engine, 8, 20, 200);
+    asked b = long_asked(engine, 9, 240, 10);
+    told alone;
+    told t[4];
+    told_alone(engine, &a, &alone);
+    told_start(s, &a, NULL, &t[0]);
+    told_wait_ids(&t[0], 3);
+    told_start(s, &b, NULL, &t[1]); /* reads its prompt */
+    told_start(s, &b, NULL, &t[2]); /* waits */
+    told_start(s, &b, NULL, &t[3]);
+    fn_request_cancel(t[2].request);
+    told_wait(&t[2]);
+    assert_int_equal(t[2].result.status, FN_E_CANCELLED);
+    assert_int_equal(t[2].result.n_generated, 0);
+    pthread_mutex_lock(&t[1].mutex);
+    while (t[1].n_progress < 2) {
+        pthread_cond_wait(&t[1].changed, &t[1].mutex);
+    }
+    pthread_mutex_unlock(&t[1].mutex);
+    fn_request_cancel(t[1].request);
+    fn_request_cancel(t[1].request);
+    told_wait(&t[1]);
+    assert_int_equal(t[1].result.status, FN_E_CANCELLED);
+    assert_false(t[1].answers[0].ended);
+    told_wait(&t[3]);
+    assert_int_equal(t[3].result.status, FN_OK);
+    assert_true(t[3].result.n_cached > 0); /* what the one before had read was kept */
+    told_wait(&t[0]);
+    assert_same_told(&t[0], &alone);
+    fn_request_cancel(t[0].request); /* too late: harmless */
+    for (size_t i = 0; i < 4; i++) {
+        told_free(&t[i]);
+    }
+    told_free(&alone);
+    /* In the middle of an answer, by its callback and from outside. */
+    for (size_t way = 0; way < 3; way++) {
+        told_start(s, &a, NULL, &t[0]);
+        pthread_mutex_lock(&t[0].mutex);
+        t[0].stop_after = way == 0 ? 7 : 0;
+        t[0].cancel_after = way == 1 ? 7 : 0;
+        pthread_mutex_unlock(&t[0].mutex);
+        if (way == 2) {
+            told_wait_ids(&t[0], 7);
+            fn_request_cancel(t[0].request);
+        }
+        told_wait(&t[0]);
+        assert_int_equal(t[0].result.status, way == 0 ? FN_OK : FN_E_CANCELLED);
+        assert_true(t[0].answers[0].n >= 7 && t[0].answers[0].n < 200);
+        assert_int_equal(t[0].result.n_generated, t[0].answers[0].n);
+        if (way == 0) {
+            assert_int_equal(t[0].answers[0].generated.finish, FN_FINISH_CANCELLED);
+        }
+        told_free(&t[0]);
+    }
+    fn_scheduler_destroy(s);
+    fn_engine_close(engine);
+}
+
+static void destroying_ends_everybody_and_handles_stay_valid(void **unused) {
+    (void)unused;
+    fn_engine *engine = open_model(model_dirs[0], 1, 16, CONTEXT);
+    fn_scheduler *s =
+        new_scheduler(engine, (fn_scheduler_options){.max_running = 2, .state_bytes = 1 << 28});
+    told t[5];
+    asked a = long_asked(engine, 3, 100, 150);
+    for (size_t i = 0; i < 5; i++) {
+        told_start(s, &a, NULL, &t[i]);
+    }
+    told_wait_ids(&t[0], 2);
+    fn_request_free(t[4].request);
+    t[4].request = NULL;
+    fn_scheduler_destroy(s);
+    for (size_t i = 0; i < 4; i++) {
+        fn_request_state state;
+        fn_request_get_state(t[i].request, &state);
+        assert_int_equal(state.phase, FN_REQUEST_DONE);
+        assert_true(t[i].done);
+        assert_int_equal(t[i].result.status, FN_E_CANCELLED);
+        fn_request_cancel(t[i].request);
+        told_free(&t[i]);
+    }
+    assert_false(t[4].done);
+    told_free(&t[4]);
+    fn_engine_close(engine);
+}
+
+/* Disconnects at any moment, over and over; in between and at the end requests that must be right. */
+static void random_departures_lose_nothing(void **unused) {
+    (void)unused;
+    enum { KINDS = 6, PLACES = 10, ROUNDS = 300 };
+    fn_engine *engine = open_model(model_dirs[0], 2, 16, CONTEXT);
+    fn_scheduler *s = new_scheduler(engine, (fn_scheduler_options){.max_running = 4,
+                                                                   .max_waiting = 100,
+                                                                   .state_bytes = 1 << 21,
+                                                                   .cache_bytes = 1 << 20,
+                                                                   .cache_spacing = 24});
+    asked kinds[KINDS];
+    told alone[KINDS];
+    told t[PLACES] = {0};
+    size_t kind_of[PLACES] = {0};
+    for (size_t k = 0; k < KINDS; k++) {
+        kinds[k] = make_asked(engine, k, k % 2 == 0 ? 0.0F : 1.0F);
+        memcpy(kinds[k].ids, kinds[0].ids,
+               sizeof kinds[k].ids[0] * (k % 3)); /* some share a start */
+        told_alone(engine, &kinds[k], &alone[k]);
+    }
+    for (size_t round = 0; round < ROUNDS; round++) {
+        uint64_t dice = fn_hash_mix(round);
+        size_t place = dice % PLACES;
+        if (t[place].request != NULL && dice >> 60 < 8) {
+            told_free(&t[place]); /* wherever it is */
+        } else if (t[place].request != NULL) {
+            told_wait(&t[place]);
+            assert_same_told(&t[place], &alone[kind_of[place]]);
+            told_free(&t[place]);
+        }
+        if (t[place].request == NULL) {
+            kind_of[place] = (dice >> 20) % KINDS;
+            told_start(s, &kinds[kind_of[place]], NULL, &t[place]);
+        }
+        if ((dice >> 30) % 4 == 0) {
+            nanosleep(&(struct timespec){.tv_nsec = (long)((dice >> 40) % 2000000)}, NULL);
+        }
+    }
+    for (size_t place = 0; place < PLACES; place++) {
+        if (t[place].request != NULL) {
+            told_wait(&t[place]);
+            assert_same_told(&t[place], &alone[kind_of[place]]);
+            told_free(&t[place]);
+        }
+    }
+    fn_scheduler_counts counts;
+    do { /* those that left without waiting are still leaving */
+        fn_scheduler_get_counts(s, &counts);
+    } while (counts.running > 0 || counts.state_bytes > 0);
+    assert_true(counts.cache_bytes <= counts.cache_limit);
+    assert_int_equal(counts.failed, 0);
+    for (size_t k = 0; k < KINDS; k++) {
+        told_free(&alone[k]);
+    }
+    fn_scheduler_destroy(s);
+    assert_int_equal(fn_state_pool_kept_bytes(engine->states), 0);
+    fn_engine_close(engine);
+}
+
+/* ---- memory ---- */
+
+/* Any one allocation of the library fails: the answer is right or says that memory is out, and the next request
+ * is as ever. */
+static void lost_memory_fails_one_request_at_most(void **unused) {
+    (void)unused;
+    fn_engine *engine = open_model(model_dirs[0], 1, 16, CONTEXT);
+    asked a = long_asked(engine, 17, 50, 6);
+    told alone;
+    told_alone(engine, &a, &alone);
+    bool complete = false;
+    for (long n = 0; !complete; n++) {
+        fn_scheduler_options options = {.max_running = 2, .cache_bytes = 1 << 22};
+        fn_scheduler *s = NULL;
+        told t = {0};
+        fn_error err = {0};
+        told_prepare(&t, &a);
+        fn_alloc_fail_at(n);
+        fn_status status = fn_scheduler_create(engine, &options, &s, &err);
+        status = status == FN_OK ? told_try(s, &a, NULL, &t, &err) : status;
+        if (status == FN_OK) {
+            told_wait(&t);
+        }
+        complete = fn_alloc_calls() <= n;
+        fn_alloc_fail_at(-1);
+        if (status != FN_OK || t.result.status != FN_OK) {
+            assert_true(status == FN_E_NOMEM || status == FN_E_FAILED ||
+                        t.result.status == FN_E_NOMEM);
+        } else {
+            assert_same_told(&t, &alone);
+        }
+        told_free(&t);
+        if (s != NULL) {
+            told_start(s, &a, NULL, &t);
+            told_wait(&t);
+            assert_same_told(&t, &alone);
+            told_free(&t);
+        }
+        fn_scheduler_destroy(s);
+    }
+    told_free(&alone);
+    fn_engine_close(engine);
+}
+
+static void answering_allocates_nothing(void **unused) {
+    (void)unused;
+    fn_engine *engine = open_model(model_dirs[0], 2, 16, CONTEXT);
+    fn_scheduler *s = new_scheduler(
+        engine,
+        (fn_scheduler_options){.max_running = 4, .state_bytes = 1 << 28, .cache_bytes = 1 << 26});
+    told t[3];
+    asked a = long_asked(engine, 5, 40, 200);
+    for (size_t i = 0; i < 3; i++) {
+        told_start(s, &a, NULL, &t[i]);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        told_wait_ids(&t[i], 5);
+    }
+    fn_alloc_fail_at(-1);
+    told_wait_ids(&t[0], 150);
+    assert_int_equal(fn_alloc_calls(), 0);
+    for (size_t i = 0; i < 3; i++) {
+        told_wait(&t[i]);
+        told_free(&t[i]);
+    }
+    fn_scheduler_destroy(s);
+    fn_engine_close(engine);
+}
+
+static void settings_are_checked(void **unused) {
+    (void)unused;
+    fn_engine *engine = open_model(model_dirs[0], 1, 16, CONTEXT);
+    fn_scheduler *s = NULL;
+    fn_error err = {0};
+    fn_scheduler_options o = {.max_running = 9};
+    check_error(fn_scheduler_create(engine, &o, &s, &err), &err, FN_E_USAGE, "max_running", "9",
+                "16");
+    o = (fn_scheduler_options){.cache_dir = "x"};
+    err = (fn_error){0};
+    check_error(fn_scheduler_create(engine, &o, &s, &err), &err, FN_E_USAGE, "cache_dir",
+                "cache_bytes");
+    o = (fn_scheduler_options){.cache_bytes = UINT64_C(1) << 60};
+    err = (fn_error){0};
+    check_error(fn_scheduler_create(engine, &o, &s, &err), &err, FN_E_FIT, "1152921504606846976");
+    assert_null(s);
+    fn_scheduler_destroy(NULL);
+    fn_request_free(NULL);
+    fn_engine_close(engine);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sixteen_at_once_equal_each_alone),
+        cmocka_unit_test(several_answers_equal_requests_with_the_next_seeds),
+        cmocka_unit_test(prompt_logprobs_are_those_of_the_logits_read_one_by_one),
+        cmocka_unit_test(a_thinking_budget_closes_the_thought),
+        cmocka_unit_test(prompts_at_and_over_the_limit),
+        cmocka_unit_test(a_full_queue_refuses_and_the_others_are_answered),
+        cmocka_unit_test(requests_that_do_not_fit_together_take_turns),
+        cmocka_unit_test(who_leaves_disturbs_nobody),
+        cmocka_unit_test(destroying_ends_everybody_and_handles_stay_valid),
+        cmocka_unit_test(random_departures_lose_nothing),
+        cmocka_unit_test(lost_memory_fails_one_request_at_most),
+        cmocka_unit_test(answering_allocates_nothing),
+        cmocka_unit_test(settings_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

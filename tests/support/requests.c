@@ -22,7 +22,7 @@ static void make_answer(told_answer *a, size_t room, size_t n_top) {
                 a->text != NULL);
 }
 
-static void make_told(told *t, const asked *a) {
+void told_prepare(told *t, const asked *a) {
     *t = (told){.started = fn_clock_seconds()};
     size_t limit = a->generation.max_tokens < ASKED_IDS ? a->generation.max_tokens : ASKED_IDS;
     for (size_t i = 0; i < TOLD_ANSWERS; i++) {
@@ -97,7 +97,7 @@ static void on_done(void *ud, const fn_request_result *result) {
 void told_alone(fn_engine *engine, const asked *a, told *t) {
     fn_session *session = NULL;
     fn_error err = {0};
-    make_told(t, a);
+    told_prepare(t, a);
     fn_generation g = a->generation;
     g.on_event = on_event;
     g.ud = t;
@@ -115,7 +115,7 @@ fn_status told_try(fn_scheduler *s, const asked *a, const fn_request_options *op
                    fn_error *err) {
     fn_request_options o = options != NULL ? *options : (fn_request_options){0};
     if (t->answers[0].ids == NULL) {
-        make_told(t, a);
+        told_prepare(t, a);
     }
     o.ids = a->ids;
     o.n_ids = a->n;
@@ -131,7 +131,7 @@ fn_status told_try(fn_scheduler *s, const asked *a, const fn_request_options *op
 
 void told_start(fn_scheduler *s, const asked *a, const fn_request_options *options, told *t) {
     fn_error err = {0};
-    make_told(t, a);
+    told_prepare(t, a);
     if (told_try(s, a, options, t, &err) != FN_OK) {
         fail_msg("%s", err.text);
     }

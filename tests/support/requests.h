@@ -47,6 +47,8 @@ typedef struct told {
 void told_alone(fn_engine *engine, const asked *a, told *t);
 /* options: NULL or what to add to ids and generation. */
 void told_start(fn_scheduler *s, const asked *a, const fn_request_options *options, told *t);
+/* Makes room for what will be told; told_start and told_try do it where it was not done. */
+void told_prepare(told *t, const asked *a);
 fn_status told_try(fn_scheduler *s, const asked *a, const fn_request_options *options, told *t,
                    fn_error *err);
 void told_wait(told *t);
