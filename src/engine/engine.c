@@ -9,8 +9,8 @@
 #include "base/mem.h"
 #include "weights/plan.h"
 
-/* Rows of the n-gram table that are read at once: a token's. A disk gives its full rate to many reads at once. */
-#define READERS 16
+/* Rows of the n-gram table that are read at once: a token has 16, and a disk gives its full rate to many reads. */
+#define READERS 32
 
 const char *fn_version(void) {
     return "0.1.0";

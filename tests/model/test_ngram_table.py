@@ -1,11 +1,13 @@
 """The n-gram table in every row type, on disk and in memory: the same logits, bit for bit, in any pieces."""
 import json
+import shutil
+import subprocess
 
 import numpy as np
 import pytest
 
 import tensor_files
-from conftest import DATA
+from conftest import DATA, ROOT
 
 PREFIX, STEM = "ngram_embedding.", "ngram_embedding.shard_"
 IDS = [[int(i) for i in np.random.default_rng(3).integers(3, 100, 70)]]
@@ -140,3 +142,26 @@ def test_what_the_page_cache_holds_is_told(flashnext):
     for arguments in (["run", "--prompt", "the cat", "-n", 4, "--stats"], ["chat", "--prompt", "hello", "-n", 4, "-v"]):
         done = flashnext.run(*arguments, "--ngram-mmap")
         assert done.returncode == 0 and "n-gram table: 516.00 KiB on disk" in done.stderr
+
+
+def test_the_textbook_command_answers(flashnext):
+    command = "chat --model-dir models/demo --expert-bits 4 --ngram-mmap --prompt".split()
+    command[2] = ROOT / command[2]
+    done = flashnext.run(*command, "What is a telescope?", "--new-tokens", 128)
+    assert done.returncode == 0 and len(done.stdout.split()) > 2, done.stderr
+
+
+@pytest.mark.slow
+def test_a_cold_table_of_gigabytes_costs_a_page_or_two_a_row(flashnext, tmp_path):
+    """100,000 random rows of a table of 4 GiB: at most two pages read for each, and no memory that grows with them."""
+    bench = flashnext.path.parent / "ngram_bench"
+    if shutil.disk_usage(tmp_path).free < 6 << 30:
+        pytest.skip("needs 6 GiB of disk")
+    out = subprocess.run([bench, tmp_path, "4", "100000"], capture_output=True, text=True, timeout=1800, check=True).stdout
+    runs = [run for run in map(json.loads, out.splitlines()) if run["through"] == "table"]
+    if all(run["read_bytes_per_row"] == 0 for run in runs):
+        pytest.skip("no disk is behind this file system")
+    assert {run["batch"] for run in runs} == {16, 8192}
+    for run in runs:
+        assert run["rows"] == 100000 and 320 <= run["read_bytes_per_row"] <= 8192, run
+        assert run["rss_growth"] <= 16 << 20, run
