@@ -82,7 +82,7 @@ check_tidy() {
 
 check_cppcheck() {
     cppcheck --std=c11 --enable=warning,performance,portability --error-exitcode=1 --quiet -j"$jobs" \
-        --inline-suppr --suppressions-list=tools/cppcheck.txt -Iinclude -Isrc src apps/cli
+        --inline-suppr --suppressions-list=tools/cppcheck.txt -Iinclude -Isrc src apps/cli apps/server
 }
 
 # Which kernels run on older CPUs, under emulation: a wrong instruction there is an illegal one.

@@ -7,6 +7,7 @@
 #include "cli/options.h"
 
 int cli_chat(cli_options *options); /* /set changes them */
+int cli_serve(const cli_options *options);
 int cli_run(const cli_options *options);
 int cli_tokenize(const cli_options *options);
 int cli_inspect(const cli_options *options);

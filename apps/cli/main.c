@@ -13,6 +13,8 @@ static int dispatch(cli_options *options) {
         return cli_chat(options);
     case CLI_RUN:
         return cli_run(options);
+    case CLI_SERVE:
+        return cli_serve(options);
     case CLI_TOKENIZE:
         return cli_tokenize(options);
     case CLI_INSPECT:

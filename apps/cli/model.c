@@ -91,6 +91,11 @@ static fn_precision precision_asked(const cli_options *options, fn_precision oth
 
 fn_status cli_model_open(const cli_options *options, fn_precision precision, size_t context,
                          cli_model *out, fn_error *err) {
+    return cli_model_open_for(options, precision, context, 1, out, err);
+}
+
+fn_status cli_model_open_for(const cli_options *options, fn_precision precision, size_t context,
+                             size_t sequences, cli_model *out, fn_error *err) {
     *out = (cli_model){0};
     fn_status status = cli_model_dir(options, &out->dir, err);
     if (status != FN_OK) {
@@ -104,6 +109,7 @@ fn_status cli_model_open(const cli_options *options, fn_precision precision, siz
     engine.precision = precision_asked(options, precision);
     engine.isa = cli_text(options, CLI_OPT_ISA);
     engine.threads = cli_count(options, CLI_OPT_THREADS, 0);
+    engine.sessions = sequences;
     engine.context = context > 0 ? context : cli_count(options, CLI_OPT_CONTEXT, 0);
     engine.chunk = cli_count(options, CLI_OPT_CHUNK, 0);
     engine.expert_bits = cli_bits(options, CLI_OPT_EXPERT_BITS);

@@ -22,6 +22,10 @@
       "The text comes from --prompt, --file, standard input or, as token ids, from --ids-file. "   \
       "Only the continuation is printed, byte for byte; an empty text is a usage error (exit "     \
       "code 2).")                                                                                  \
+    X(SERVE, "serve", "[options]", "answer over HTTP: the OpenAI API, and a page to chat in",      \
+      "Listens on http://127.0.0.1:8080 unless told otherwise. The page is at /, the API under "   \
+      "/v1, figures for Prometheus at /metrics. SIGTERM or Ctrl-C lets running answers end; a "    \
+      "second Ctrl-C ends at once. Nothing that clients send is written anywhere.")                \
     X(TOKENIZE, "tokenize", "[options]", "show the tokens of a text or a conversation",            \
       "With --json: reads a JSON array of strings from standard input and prints an array of "     \
       "arrays of ids; with --chat --json: an array of {messages, tools?, kwargs?} becomes an "     \
@@ -54,7 +58,8 @@
 /* clang-format off */
 #define CLI_BIT(command) (1u << CLI_##command)
 #define CLI_COMPUTING \
-    (CLI_BIT(CHAT) | CLI_BIT(RUN) | CLI_BIT(LOGITS) | CLI_BIT(VERIFY) | CLI_BIT(PERPLEXITY))
+    (CLI_BIT(CHAT) | CLI_BIT(RUN) | CLI_BIT(SERVE) | CLI_BIT(LOGITS) | CLI_BIT(VERIFY) | \
+     CLI_BIT(PERPLEXITY))
 #define CLI_SAMPLING (CLI_BIT(CHAT) | CLI_BIT(RUN))
 #define CLI_WORKING (CLI_COMPUTING | CLI_BIT(TOKENIZE) | CLI_BIT(INSPECT) | CLI_BIT(PLAN))
 
@@ -66,16 +71,16 @@ X(MODEL_DIR, "model-dir", 'm', TEXT, CLI_WORKING, "--model", "DIR", \
 X(MODEL_CONFIG, "config", 0, TEXT, CLI_BIT(PLAN), "", "FILE", \
   0, 0, CLI_COMMON | CLI_FILE_ONLY_FLAG, "Model", \
   "a model's config.json instead of a checkpoint: shapes without headers") \
-X(TOKENIZER, "tokenizer", 0, TEXT, CLI_SAMPLING | CLI_BIT(TOKENIZE) | CLI_BIT(PERPLEXITY), "", "FILE", \
+X(TOKENIZER, "tokenizer", 0, TEXT, CLI_SAMPLING | CLI_BIT(SERVE) | CLI_BIT(TOKENIZE) | CLI_BIT(PERPLEXITY), "", "FILE", \
   0, 0, 0, "Model", \
   "tokenizer.json to use instead of the checkpoint's") \
-X(TEMPLATE, "chat-template-file", 0, TEXT, CLI_BIT(CHAT) | CLI_BIT(TOKENIZE), "", "FILE", \
+X(TEMPLATE, "chat-template-file", 0, TEXT, CLI_BIT(CHAT) | CLI_BIT(SERVE) | CLI_BIT(TOKENIZE), "", "FILE", \
   0, 0, 0, "Model", \
   "chat template to use instead of the checkpoint's") \
 X(TEMPLATE_KWARGS, "chat-template-kwargs", 0, TEXT, CLI_BIT(CHAT) | CLI_BIT(TOKENIZE), "", "JSON", \
   0, 0, 0, "Model", \
   "object of further variables for the chat template") \
-X(CONTEXT, "context", 'c', COUNT, CLI_SAMPLING | CLI_BIT(PLAN), "--ctx-size", "N", \
+X(CONTEXT, "context", 'c', COUNT, CLI_SAMPLING | CLI_BIT(SERVE) | CLI_BIT(PLAN), "--ctx-size", "N", \
   0, 1e12, CLI_COMMON, "Model", \
   "tokens a sequence can hold (0 or not given: the model's maximum)") \
 X(PROMPT, "prompt", 'p', TEXT, CLI_SAMPLING | CLI_BIT(TOKENIZE) | CLI_BIT(PERPLEXITY), "", "TEXT", \
@@ -93,7 +98,7 @@ X(SYSTEM, "system", 0, TEXT, CLI_BIT(CHAT) | CLI_BIT(TOKENIZE), "-sys --system-p
 X(SYSTEM_FILE, "system-file", 0, TEXT, CLI_BIT(CHAT), "-sysf --system-prompt-file", "FILE", \
   0, 0, 0, "Input", \
   "read the system message from FILE") \
-X(SAFE_CONTENT, "safe-content", 0, FLAG, CLI_BIT(CHAT) | CLI_BIT(TOKENIZE), "", "", \
+X(SAFE_CONTENT, "safe-content", 0, FLAG, CLI_BIT(CHAT) | CLI_BIT(SERVE) | CLI_BIT(TOKENIZE), "", "", \
   0, 0, CLI_LIVE, "Input", \
   "encode what users wrote without control tokens, whatever it contains") \
 X(CHAT_FORM, "chat", 0, FLAG, CLI_BIT(TOKENIZE), "", "", \
@@ -186,9 +191,10 @@ X(NGRAM_MMAP, "ngram-mmap", 0, FLAG, CLI_COMPUTING | CLI_BIT(PLAN), "", "", \
 X(NGRAM_RAM, "ngram-ram", 0, FLAG, CLI_COMPUTING | CLI_BIT(PLAN), "", "", \
   0, 0, 0, "Weights", \
   "read the n-gram table into memory at start; never changes a result") \
-X(SEQUENCES, "sequences", 0, COUNT, CLI_BIT(PLAN), "", "N", \
+X(SEQUENCES, "sequences", 0, COUNT, CLI_BIT(PLAN) | CLI_BIT(SERVE), "", "N", \
   1, 65536, CLI_COMMON, "Plan", \
-  "sequences in memory at once (default: 1)") \
+  "sequences in memory at once, at full context (default: 1; serve: what --parallel says, or " \
+  "what fits)") \
 X(NGRAM_BITS, "ngram-bits", 0, CHOICE, CLI_BIT(PLAN), "", "16|8|4", \
   0, 0, 0, "Plan", \
   "bits of a value of the n-gram table (default: as stored)") \
@@ -237,7 +243,66 @@ X(SAVE_REFERENCE, "save-reference", 0, TEXT, CLI_BIT(PERPLEXITY), "", "FILE", \
 X(REFERENCE, "reference", 0, TEXT, CLI_BIT(PERPLEXITY), "", "FILE", \
   0, 0, CLI_COMMON, "Comparison", \
   "compare with a run that --save-reference kept, of the same text and window") \
-X(JSON, "json", 0, FLAG, CLI_WORKING & ~(CLI_BIT(CHAT) | CLI_BIT(LOGITS)), "", "", \
+X(HOST, "host", 0, TEXT, CLI_BIT(SERVE), "", "NAME", \
+  0, 0, CLI_COMMON, "Server", \
+  "address to listen on (default: 127.0.0.1); any but loopback wants --api-key") \
+X(PORT, "port", 0, COUNT, CLI_BIT(SERVE), "", "N", \
+  0, 65535, CLI_COMMON, "Server", \
+  "port to listen on (default: 8080; 0: any free one)") \
+X(API_KEY, "api-key", 0, LIST, CLI_BIT(SERVE), "", "KEY", \
+  0, 0, CLI_COMMON, "Server", \
+  "what clients must send; may be repeated. Other users of the machine can read it here: " \
+  "FLASHNEXT_API_KEY or --api-key-file is better") \
+X(API_KEY_FILE, "api-key-file", 0, TEXT, CLI_BIT(SERVE), "", "FILE", \
+  0, 0, 0, "Server", \
+  "keys, one a line") \
+X(INSECURE, "insecure", 0, FLAG, CLI_BIT(SERVE), "", "", \
+  0, 0, 0, "Server", \
+  "listen on any address without a key") \
+X(MODEL_NAME, "model-name", 0, TEXT, CLI_BIT(SERVE), "-a --alias --served-model-name", "NAME", \
+  0, 0, 0, "Server", \
+  "what clients call the model (default: its directory's name)") \
+X(PARALLEL, "parallel", 0, COUNT, CLI_BIT(SERVE), "-np", "N", \
+  1, 256, CLI_COMMON, "Server", \
+  "answers computed together (default: 16); never changes an answer") \
+X(MAX_QUEUE, "max-queue", 0, COUNT, CLI_BIT(SERVE), "", "N", \
+  1, 1e6, 0, "Server", \
+  "requests that may wait; one more is told to come again, status 429 (default: 64)") \
+X(CACHE_SIZE, "cache-size", 0, SIZE, CLI_BIT(SERVE), "", "SIZE", \
+  0, 0, CLI_COMMON, "Server", \
+  "memory of the prefix cache (default: 1GiB or what fits; 0: none)") \
+X(CACHE_DIR, "cache-dir", 0, TEXT, CLI_BIT(SERVE), "", "DIR", \
+  0, 0, 0, "Server", \
+  "keep the prefix cache in files too: it survives restarts") \
+X(CACHE_DIR_SIZE, "cache-dir-size", 0, SIZE, CLI_BIT(SERVE), "", "SIZE", \
+  0, 0, 0, "Server", \
+  "most bytes of those files (default: 8 times --cache-size)") \
+X(CORS_ORIGIN, "cors-origin", 0, LIST, CLI_BIT(SERVE), "", "ORIGIN", \
+  0, 0, 0, "Server", \
+  "web site whose pages may use this server, such as https://example.org, or *; may be " \
+  "repeated (default: none)") \
+X(TLS_CERT, "tls-cert", 0, TEXT, CLI_BIT(SERVE), "--ssl-cert-file --ssl-certfile", "FILE", \
+  0, 0, 0, "Server", \
+  "certificate chain (PEM) for HTTPS") \
+X(TLS_KEY, "tls-key", 0, TEXT, CLI_BIT(SERVE), "--ssl-key-file --ssl-keyfile", "FILE", \
+  0, 0, 0, "Server", \
+  "its private key (PEM)") \
+X(MAX_BODY, "max-body", 0, SIZE, CLI_BIT(SERVE), "", "SIZE", \
+  0, 0, 0, "Server", \
+  "longest request (default: 64MiB)") \
+X(MAX_CONNECTIONS, "max-connections", 0, COUNT, CLI_BIT(SERVE), "", "N", \
+  1, 1e6, 0, "Server", \
+  "connections at once; more wait (default: 512)") \
+X(DRAIN, "drain", 0, NUMBER, CLI_BIT(SERVE), "", "X", \
+  0, 1e9, 0, "Server", \
+  "seconds that running answers have to end after SIGTERM (default: 30)") \
+X(PING, "ping", 0, NUMBER, CLI_BIT(SERVE), "", "X", \
+  0.1, 1e9, 0, "Server", \
+  "seconds after which a silent stream gets a comment, so that nobody gives up (default: 8)") \
+X(LOG_FORMAT, "log-format", 0, CHOICE, CLI_BIT(SERVE), "", "text|json", \
+  0, 0, 0, "Server", \
+  "one line for each request on standard error (default: text; none with --quiet)") \
+X(JSON, "json", 0, FLAG, CLI_WORKING & ~(CLI_BIT(CHAT) | CLI_BIT(SERVE) | CLI_BIT(LOGITS)), "", "", \
   0, 0, CLI_COMMON, "Output", \
   "print one JSON value for programs to read") \
 X(IDS, "ids", 0, FLAG, CLI_BIT(TOKENIZE), "", "", \

@@ -1,0 +1,171 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/buffer.h"
+#include "cli/commands.h"
+#include "cli/model.h"
+#include "cli/report.h"
+#include "cli/signals.h"
+#include "server/access.h"
+#include "server/server.h"
+
+#define DEFAULT_CACHE_BYTES (UINT64_C(1) << 30)
+#define DEFAULT_PARALLEL 16
+
+typedef struct serve_state {
+    const cli_options *options;
+    cli_model model;
+    cli_buffer key_text;
+    const char **keys; /* [n_keys]: --api-key, then the lines of --api-key-file */
+    size_t n_keys;
+} serve_state;
+
+/* ---- keys ------------------------------------------------------------------------------- */
+
+static void add_key(serve_state *state, const char *key) {
+    const char **more = cli_alloc((state->n_keys + 1) * sizeof *more);
+    if (state->n_keys > 0) {
+        memcpy(more, state->keys, state->n_keys * sizeof *more);
+    }
+    more[state->n_keys++] = key;
+    free(state->keys);
+    state->keys = more;
+}
+
+/* One a line; empty lines and those that begin with # are none. */
+static fn_status read_key_file(serve_state *state, const char *path, fn_error *err) {
+    fn_status status = cli_read_text(&state->key_text, path, err);
+    char *rest = NULL;
+    size_t before = state->n_keys;
+    if (status != FN_OK) {
+        return status;
+    }
+    cli_buffer_puts(&state->key_text, "\n");
+    for (char *line = strtok_r(state->key_text.data, "\r\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\r\n", &rest)) {
+        if (line[0] != '#') {
+            add_key(state, line);
+        }
+    }
+    return state->n_keys > before
+               ? FN_OK
+               : cli_fail(err, FN_E_USAGE, "--api-key-file %s: there is no key in it", path);
+}
+
+static fn_status read_keys(serve_state *state, fn_error *err) {
+    const cli_value *given = &state->options->values[CLI_OPT_API_KEY];
+    const char *path = cli_text(state->options, CLI_OPT_API_KEY_FILE);
+    for (size_t i = 0; i < given->n_list; i++) {
+        if (given->list[i][0] == 0) {
+            return cli_fail(err, FN_E_USAGE, "--api-key: expected a key, found nothing");
+        }
+        add_key(state, given->list[i]);
+    }
+    return path != NULL ? read_key_file(state, path, err) : FN_OK;
+}
+
+/* ---- options ---------------------------------------------------------------------------- */
+
+/* Memory for as many whole contexts as answers may run, or for as many of them as fit. */
+static fn_status open_model(void *ud, fn_engine **out, fn_error *err) {
+    serve_state *state = ud;
+    const cli_options *options = state->options;
+    bool given = cli_is_set(options, CLI_OPT_SEQUENCES);
+    size_t parallel = cli_count(options, CLI_OPT_PARALLEL, DEFAULT_PARALLEL);
+    size_t sequences = cli_count(options, CLI_OPT_SEQUENCES, parallel);
+    fn_status status = FN_OK;
+    for (;;) {
+        fn_error failure = {0};
+        status = cli_model_open_for(options, FN_PRECISION_DEFAULT, 0, sequences, &state->model,
+                                    &failure);
+        if (status != FN_E_FIT || given || sequences <= 1) {
+            *err = failure;
+            break;
+        }
+        cli_model_close(&state->model);
+        sequences /= 2;
+    }
+    *out = state->model.engine;
+    return status;
+}
+
+static fn_scheduler_options scheduler_options(const cli_options *options) {
+    fn_scheduler_options scheduler = fn_scheduler_options_default();
+    scheduler.max_running = cli_count(options, CLI_OPT_PARALLEL, DEFAULT_PARALLEL);
+    scheduler.max_waiting = cli_count(options, CLI_OPT_MAX_QUEUE, scheduler.max_waiting);
+    scheduler.cache_bytes = cli_whole(options, CLI_OPT_CACHE_SIZE, DEFAULT_CACHE_BYTES);
+    scheduler.cache_dir = cli_text(options, CLI_OPT_CACHE_DIR);
+    scheduler.cache_dir_bytes = cli_whole(options, CLI_OPT_CACHE_DIR_SIZE, 0);
+    return scheduler;
+}
+
+static fn_status check(const srv_options *server, const cli_options *options, fn_error *err) {
+    if ((server->tls_certificate == NULL) != (server->tls_key == NULL)) {
+        return cli_fail(err, FN_E_USAGE, "--tls-cert and --tls-key belong together");
+    }
+    if (!srv_is_loopback(server->host) && server->n_api_keys == 0 &&
+        !cli_flag(options, CLI_OPT_INSECURE)) {
+        return cli_fail(err, FN_E_USAGE,
+                        "--host %s: whoever reaches it could use this server; give --api-key, or "
+                        "--insecure if that is meant",
+                        server->host);
+    }
+    return FN_OK;
+}
+
+static srv_options server_options(serve_state *state, const char *model_dir) {
+    const cli_options *options = state->options;
+    const cli_value *origins = &options->values[CLI_OPT_CORS_ORIGIN];
+    const char *format = cli_text(options, CLI_OPT_LOG_FORMAT);
+    const char *host = cli_text(options, CLI_OPT_HOST);
+    return (srv_options){
+        .host = host != NULL && host[0] != 0 ? host : "127.0.0.1",
+        .port = (uint16_t)cli_count(options, CLI_OPT_PORT, 8080),
+        .model_name = cli_text(options, CLI_OPT_MODEL_NAME),
+        .model_dir = model_dir,
+        .template_path = cli_text(options, CLI_OPT_TEMPLATE),
+        .api_keys = state->keys,
+        .n_api_keys = state->n_keys,
+        .cors_origins = (const char *const *)origins->list,
+        .n_cors_origins = origins->n_list,
+        .tls_certificate = cli_text(options, CLI_OPT_TLS_CERT),
+        .tls_key = cli_text(options, CLI_OPT_TLS_KEY),
+        .safe_content = cli_flag(options, CLI_OPT_SAFE_CONTENT),
+        .log_json = format != NULL && strcmp(format, "json") == 0,
+        .log_requests = !cli_flag(options, CLI_OPT_QUIET),
+        .max_body = (size_t)cli_whole(options, CLI_OPT_MAX_BODY, 64u << 20),
+        .max_connections = cli_count(options, CLI_OPT_MAX_CONNECTIONS, 512),
+        .drain_seconds = cli_number(options, CLI_OPT_DRAIN, 30.0),
+        .ping_seconds = cli_number(options, CLI_OPT_PING, 8.0),
+        .scheduler = scheduler_options(options),
+        .cache_may_shrink = !cli_is_set(options, CLI_OPT_CACHE_SIZE),
+        .open = open_model,
+        .open_ud = state,
+    };
+}
+
+int cli_serve(const cli_options *options) {
+    fn_error err = {0};
+    char *model_dir = NULL;
+    serve_state state = {.options = options};
+    cli_signals_catch();
+    int code = CLI_EXIT_OK;
+    fn_status status = cli_model_dir(options, &model_dir, &err);
+    status = status == FN_OK ? read_keys(&state, &err) : status;
+    if (status == FN_OK) {
+        srv_options server = server_options(&state, model_dir);
+        status = check(&server, options, &err);
+        if (status == FN_OK) {
+            status = srv_run(&server, &err);
+        }
+    }
+    if (status != FN_OK) {
+        code = cli_report(status, &err);
+    }
+    cli_model_close(&state.model);
+    cli_buffer_free(&state.key_text);
+    free(state.keys);
+    free(model_dir);
+    return code;
+}
