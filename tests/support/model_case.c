@@ -49,6 +49,7 @@ fn_engine *open_model_as(const char *dir, size_t threads, size_t chunk, size_t c
     options.context = context;
     options.expert_bits = expert_bits;
     options.dense_bits = dense_bits;
+    options.ngram = FN_NGRAM_DISK; /* the longer way */
     if (fn_engine_open(&options, &engine, &err) != FN_OK) {
         fail_msg("%s", err.text);
     }
