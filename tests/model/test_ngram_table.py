@@ -8,6 +8,7 @@ import pytest
 
 import tensor_files
 from conftest import DATA, ROOT
+from small_floats import E4M3, bf16_bits, codes, from_bf16
 
 PREFIX, STEM = "ngram_embedding.", "ngram_embedding.shard_"
 IDS = [[int(i) for i in np.random.default_rng(3).integers(3, 100, 70)]]
@@ -15,21 +16,13 @@ IDS[0][20] = 2  # the EOS that cuts the history
 SPLITS = [None, ",".join(["1"] * 70), "13,1,1,40,15"]
 
 
-def e4m3_values():
-    code = np.arange(256)
-    exponent, fraction = code >> 3 & 15, code & 7
-    value = np.where(exponent > 0, (8 + fraction) * 2.0 ** (exponent - 10), fraction * 2.0 ** -9)
-    value[127] = value[255] = np.nan
-    return np.where(code < 128, value, -value).astype(np.float32)
-
-
 def as_f32(x):
     return "F32", x, None, x
 
 
 def as_bf16(x):
-    bits = (x.view(np.uint32) >> 16).astype(np.uint16)
-    return "BF16", bits, None, (bits.astype(np.uint32) << 16).view(np.float32)
+    bits = bf16_bits(x)
+    return "BF16", bits, None, from_bf16(bits)
 
 
 def as_f16(x):
@@ -38,9 +31,9 @@ def as_f16(x):
 
 
 def as_fp8(x):
-    values, scale = e4m3_values(), np.float32(0.01171875)  # of BF16
-    codes = np.nanargmin(np.abs(values[None, None] - (x / scale)[..., None]), axis=-1).astype(np.uint8)
-    return "F8_E4M3", codes, np.uint16(scale.view(np.uint32) >> 16), values[codes] * scale
+    scale = np.float32(0.01171875)  # a BF16 number
+    code = codes(E4M3, x / scale)
+    return "F8_E4M3", code, bf16_bits(scale), E4M3[code] * scale
 
 
 def as_int8(x):
@@ -121,7 +114,7 @@ def test_a_table_in_memory_is_planned_and_refused(flashnext):
     assert table_class(ram)["weights"] == table and table_class(ram)["mapped"] == 0 and ram["exact"]["ngram_in_ram"]
     assert ram["exact"]["resident"] == disk["exact"]["resident"] + table
     enough, little = ram["exact"]["resident"], ram["exact"]["resident"] - 1
-    settings = ["--context", disk["settings"]["context"]]
+    settings = ["--context", disk["settings"]["context"], "--chunk", disk["settings"]["chunk"]]
     assert flashnext.json("plan", "--json", "--mem-limit", enough)["exact"]["ngram_in_ram"]
     assert not flashnext.json("plan", "--json", "--mem-limit", little)["exact"]["ngram_in_ram"]
     run = ["run", "--prompt", "the cat", "-n", 4, "--temp", 0, "--json", *settings]
