@@ -60,6 +60,7 @@ typedef struct fn_plan_options {
     size_t context, sequences, chunk; /* 0: the model's maximum, 1, 2048 */
     bool no_mtp;                      /* without the MTP head */
     uint64_t mem_limit;               /* 0: what the machine has */
+    bool measure;                     /* this machine's read bandwidth, for the decode ceiling */
 } fn_plan_options;
 
 FN_API fn_plan_options fn_plan_options_default(void);

@@ -82,24 +82,36 @@ static fn_status store_seed(cli_value *value, const char *shown, const char *tex
     return FN_OK;
 }
 
-static fn_status store_size(cli_value *value, const char *shown, const char *text, fn_error *err) {
+/* What a unit stands for: B, or K M G T with nothing, "iB", "ib", "i" (powers of 1024) or "B" (of 1000, so that 1 GB
+ * is 10^9 bytes) behind it; 0 for anything else. */
+static double unit_factor(const char *unit) {
     static const char units[] = "KMGT";
-    char *end = NULL;
-    double number = text[0] >= '0' && text[0] <= '9' ? strtod(text, &end) : 0.0;
-    double factor = 1.0;
-    bool good = end != NULL && isfinite(number);
-    if (good && *end != 0 && strcmp(end, "B") != 0) {
-        const char *unit = strchr(units, cli_upper(*end));
-        /* 1 GB is 10^9 bytes; 1 GiB, and 1 G as everyone means it, 2^30. */
-        bool decimal = strcmp(end + 1, "B") == 0;
-        good = unit != NULL && (decimal || cli_choice_has("iB|ib|i", end + 1) || end[1] == 0);
-        factor = good ? pow(decimal ? 1000.0 : 1024.0, (double)(unit - units + 1)) : 1.0;
+    if (unit[0] == 0 || strcmp(unit, "B") == 0) {
+        return 1.0;
     }
-    if (!good || number * factor < 1.0 || number * factor > 9e18) {
+    const char *at = strchr(units, cli_upper(unit[0]));
+    bool decimal = strcmp(unit + 1, "B") == 0;
+    if (at == NULL || !(decimal || unit[1] == 0 || cli_choice_has("iB|ib|i", unit + 1))) {
+        return 0.0;
+    }
+    return pow(decimal ? 1000.0 : 1024.0, (double)(at - units + 1));
+}
+
+static fn_status store_size(cli_value *value, const char *shown, const char *text, fn_error *err) {
+    char digits[40] = "";
+    size_t n = strspn(text, "0123456789.");
+    double number = 0.0;
+    double bytes = 0.0;
+    if (n < sizeof digits) {
+        memcpy(digits, text, n);
+        digits[n] = 0;
+        bytes = read_decimal(digits, &number) ? number * unit_factor(text + n) : 0.0;
+    }
+    if (bytes < 1.0 || bytes > 9e18) {
         return cli_fail(err, FN_E_USAGE, "%s: expected a size such as 64GiB, found '%s'", shown,
                         text);
     }
-    value->whole = (uint64_t)(number * factor);
+    value->whole = (uint64_t)bytes;
     return FN_OK;
 }
 

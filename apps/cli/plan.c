@@ -122,12 +122,21 @@ static void print_speed(const json_t *root) {
            cli_json_number(exact, "active.params") * 1e-9,
            cli_json_number(exact, "active.experts") * 1e-9,
            cli_json_number(exact, "active.dense_with_head") * 1e-9);
+    double bandwidth = cli_json_number(root, "machine.read_bandwidth");
+    if (bandwidth > 0.0) {
+        printf("  this machine reads %.1f GB/s (measured now): at most %.3g tokens/s without "
+               "drafting\n",
+               bandwidth * 1e-9, cli_json_number(root, "decode_ceiling"));
+    }
+}
+
+static bool fits(const json_t *root) {
+    return json_is_true(cli_json_at(root, "fits"));
 }
 
 static void print_verdict(const json_t *root) {
-    bool fits = json_is_true(cli_json_at(root, "fits"));
     uint64_t largest = cli_json_whole(root, "largest_context");
-    printf("\n%s", fits ? "It fits" : "It does not fit");
+    printf("\n%s", fits(root) ? "It fits" : "It does not fit");
     if (largest > 0) {
         printf("; the largest context that fits with these settings is %llu tokens.\n",
                (unsigned long long)largest);
@@ -171,6 +180,7 @@ static fn_status make_plan(const cli_options *options, char **json, fn_error *er
     plan.no_mtp = cli_flag(options, CLI_OPT_NO_MTP);
     plan.chunk = cli_count(options, CLI_OPT_CHUNK, plan.chunk);
     plan.mem_limit = cli_whole(options, CLI_OPT_MEM_LIMIT, 0);
+    plan.measure = true;
     if (status == FN_OK) {
         status = cli_ngram_place(options, &plan.ngram, err);
     }
@@ -186,14 +196,21 @@ int cli_plan(const cli_options *options) {
     char *json = NULL;
     fn_status status = make_plan(options, &json, &err);
     int code = cli_report_model(status, &err);
-    if (status == FN_OK && cli_flag(options, CLI_OPT_JSON)) {
-        puts(json);
-    } else if (status == FN_OK) {
-        json_error_t at;
-        json_t *root = json_loads(json, 0, &at);
-        print_plan(root);
-        json_decref(root);
+    if (status != FN_OK) {
+        return code;
     }
+    json_error_t at;
+    json_t *root = json_loads(json, 0, &at);
+    if (cli_flag(options, CLI_OPT_JSON)) {
+        puts(json);
+    } else {
+        print_plan(root);
+    }
+    /* Without a limit this machine is what the plan is made on, not what it is made for. */
+    if (cli_is_set(options, CLI_OPT_MEM_LIMIT) && !fits(root)) {
+        code = CLI_EXIT_FIT;
+    }
+    json_decref(root);
     fn_string_free(json);
     return code;
 }

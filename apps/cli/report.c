@@ -36,6 +36,7 @@ static int exit_code(fn_status status) {
     case FN_E_MODEL:
         return CLI_EXIT_MODEL;
     case FN_E_FIT:
+    case FN_E_NOMEM: /* the system gave less than the plan saw: a limit on the address space, say */
         return CLI_EXIT_FIT;
     case FN_E_CANCELLED:
         return cli_signal_exit_code();

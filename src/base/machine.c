@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 /* The number behind `key` on a line of its own, in units of `unit` bytes; 0 where there is none.
  * "MemTotal:       65842980 kB", "anon 1234". */
@@ -39,16 +40,29 @@ static void apply_group_limit(fn_machine_memory *m) {
         uint64_t limit = read_key(groups[i].limit, "", 1);
         if (limit > 0 && limit < m->total) {
             uint64_t used = read_key(groups[i].usage, groups[i].key, 1);
-            uint64_t left = used < limit ? limit - used : 0;
+            uint64_t left = used < limit ? limit - used : 1; /* 0 would mean unknown */
             m->total = limit;
             m->available = left < m->available ? left : m->available;
         }
     }
 }
 
+/* What `ulimit -v` leaves of the address space. */
+static void apply_address_limit(fn_machine_memory *m) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+        return;
+    }
+    uint64_t used = read_key("/proc/self/status", "VmSize:", 1024);
+    uint64_t left = used < limit.rlim_cur ? limit.rlim_cur - used : 1;
+    m->total = limit.rlim_cur < m->total ? limit.rlim_cur : m->total;
+    m->available = left < m->available ? left : m->available;
+}
+
 fn_machine_memory fn_machine_memory_now(void) {
     fn_machine_memory m = {.total = read_key("/proc/meminfo", "MemTotal:", 1024),
                            .available = read_key("/proc/meminfo", "MemAvailable:", 1024)};
     apply_group_limit(&m);
+    apply_address_limit(&m);
     return m;
 }

@@ -2,6 +2,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 
+#include "base/bandwidth.h"
 #include "base/file.h"
 #include "base/machine.h"
 #include "base/mem.h"
@@ -25,6 +26,7 @@ typedef struct planner {
     fn_memory_plan plan;
     fn_textbook book;
     fn_machine_memory machine;
+    double bandwidth; /* 0: not measured */
     uint64_t limit;
 } planner;
 
@@ -250,6 +252,12 @@ static json_t *read_per_token(const planner *p) {
         4);
 }
 
+/* Every decode step reads the active weights and the state once. */
+static double decode_ceiling(const planner *p) {
+    uint64_t read = fn_saturate_add(p->plan.total.read, state_read(p));
+    return read > 0 ? p->bandwidth / (double)read : 0.0;
+}
+
 static json_t *exact(const planner *p) {
     const fn_memory_plan *plan = &p->plan;
     uint64_t with_head = plan->total.active;
@@ -298,15 +306,30 @@ static json_t *whole(const planner *p) {
     fn_json_set(&object, "settings", settings(p));
     fn_json_set(&object, "textbook", textbook(p));
     fn_json_set(&object, "exact", exact(p));
-    fn_json_set(&object, "machine",
-                fn_json_numbers((const fn_json_number[]){{"total", p->machine.total},
-                                                         {"available", p->machine.available}},
-                                2));
+    fn_json_set(
+        &object, "machine",
+        fn_json_numbers((const fn_json_number[]){{"total", p->machine.total},
+                                                 {"available", p->machine.available},
+                                                 {"read_bandwidth", (uint64_t)p->bandwidth}},
+                        3));
+    fn_json_set(&object, "decode_ceiling", json_real(decode_ceiling(p)));
     fn_json_set(&object, "limit", fn_json_u64(p->limit));
     fn_json_set(&object, "fits", json_boolean(p->plan.resident <= p->limit));
     fn_json_set(&object, "largest_context", fn_json_u64(largest_context(p)));
     fn_json_set(&object, "max_context", fn_json_u64(p->shape.max_positions));
     return object;
+}
+
+/* ---- bandwidth ------------------------------------------------------------------------------ */
+
+static fn_status measure(planner *p, fn_error *err) {
+    fn_pool *pool = NULL;
+    fn_status status = fn_pool_create(p->threads, &pool, err);
+    if (status == FN_OK) {
+        p->bandwidth = fn_read_bandwidth(pool);
+        fn_pool_destroy(pool);
+    }
+    return status;
 }
 
 /* ---- fn_plan -------------------------------------------------------------------------------- */
@@ -346,6 +369,9 @@ fn_status fn_plan(const fn_plan_options *options, char **json, fn_error *err) {
     }
     if (status == FN_OK) {
         status = make(p, err);
+    }
+    if (status == FN_OK && p->options.measure) {
+        status = measure(p, err);
     }
     if (status == FN_OK) {
         status = fn_json_take_text(whole(p), json, err);

@@ -424,14 +424,24 @@ fn_status fn_plan_place_ngram(const fn_plan_source *source, const fn_plan_settin
 
 /* ---- refusal -------------------------------------------------------------------------------- */
 
-static double mib(uint64_t bytes) {
-    return (double)bytes / (1024.0 * 1024.0);
+/* "12.3 MiB"; what is smaller in KiB, or in bytes. */
+static const char *size_text(uint64_t bytes, char *text, size_t room) {
+    if (bytes < 1024) {
+        (void)snprintf(text, room, "%u bytes", (unsigned)bytes);
+    } else if (bytes < (uint64_t)1 << 20) {
+        (void)snprintf(text, room, "%.1f KiB", (double)bytes / 1024.0);
+    } else {
+        (void)snprintf(text, room, "%.1f MiB", (double)bytes / (1024.0 * 1024.0));
+    }
+    return text;
 }
 
 static void append(char *text, size_t room, const char *words, uint64_t bytes) {
+    char size[32];
     size_t used = strlen(text);
     if (bytes > 0) {
-        (void)snprintf(text + used, room - used, "\n  %-18s %12.1f MiB", words, mib(bytes));
+        (void)snprintf(text + used, room - used, "\n  %-18s %16s", words,
+                       size_text(bytes, size, sizeof size));
     }
 }
 
@@ -439,6 +449,8 @@ fn_status fn_plan_check(const fn_shape *shape, const fn_bound *bound,
                         const fn_plan_settings *settings, uint64_t mem_limit, fn_error *err) {
     fn_memory_plan plan;
     char table[900] = "";
+    char need[32];
+    char have[32];
     fn_plan_source source = {.shape = shape, .bound = bound};
     fn_status status = fn_memory_plan_make(&source, settings, &plan, err);
     uint64_t limit = mem_limit > 0 ? mem_limit : fn_machine_memory_now().available;
@@ -452,6 +464,7 @@ fn_status fn_plan_check(const fn_shape *shape, const fn_bound *bound,
     }
     append(table, sizeof table, "states", plan.states);
     append(table, sizeof table, "scratch", plan.scratch);
-    return fn_fail(err, FN_E_FIT, "needs %.1f MiB, %s %.1f MiB:%s", mib(plan.resident),
-                   mem_limit > 0 ? "the limit is" : "available are", mib(limit), table);
+    return fn_fail(err, FN_E_FIT, "needs %s, %s %s:%s", size_text(plan.resident, need, sizeof need),
+                   mem_limit > 0 ? "the limit is" : "available are",
+                   size_text(limit, have, sizeof have), table);
 }

@@ -32,7 +32,9 @@
  *     resident        weights + scales + sequences * state_per_sequence + scratch
  *     read_per_token  {weights, scales, state, total}: a decode step at full context
  *     ngram_in_ram    whether the n-gram tables are read into RAM (then among weights) or left on disk
- *   machine           {total, available}: memory now; 0 = unknown
+ *   machine           {total, available, read_bandwidth}: memory now, 0 = unknown; bytes read a second by all
+ *                     threads, 0 = not measured
+ *   decode_ceiling    tokens a second that read_bandwidth allows one sequence at full context; 0 = not measured
  *   limit             the asked limit, or what is available
  *   fits              resident <= limit
  *   largest_context   tokens that fit under limit with these settings, at most the model's maximum;

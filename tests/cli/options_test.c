@@ -192,16 +192,19 @@ static void wrong_options_name_the_nearest(void **state) {
 static void wrong_values_are_refused(void **state) {
     (void)state;
     static const char *const wrong[][2] = {
-        {"--temp", "nan"},      {"--temp", "1e999"},
-        {"--temp", "0x10"},     {"--temp", ""},
-        {"--temp", "-0.1"},     {"--temp", "1 "},
-        {"--top-p", "1.01"},    {"--top-k", "1.5"},
-        {"--new-tokens", "-2"}, {"--seed", "-2"},
-        {"--seed", "1.0"},      {"--isa", "avx"},
-        {"--isa", ""},          {"--isa", "ref|avx2"},
-        {"--threads", "0"},     {"--mem-limit", "64XB"},
-        {"--mem-limit", "0"},   {"--mem-limit", "-1"},
-        {"--json=maybe", NULL}, {"--seed", "18446744073709551616"},
+        {"--temp", "nan"},       {"--temp", "1e999"},
+        {"--temp", "0x10"},      {"--temp", ""},
+        {"--temp", "-0.1"},      {"--temp", "1 "},
+        {"--top-p", "1.01"},     {"--top-k", "1.5"},
+        {"--new-tokens", "-2"},  {"--seed", "-2"},
+        {"--seed", "1.0"},       {"--isa", "avx"},
+        {"--isa", ""},           {"--isa", "ref|avx2"},
+        {"--threads", "0"},      {"--mem-limit", "64XB"},
+        {"--mem-limit", "0"},    {"--mem-limit", "-1"},
+        {"--mem-limit", "0x10"}, {"--mem-limit", "1e9"},
+        {"--mem-limit", "1..2"}, {"--mem-limit", "1GiBB"},
+        {"--mem-limit", "GiB"},  {"--mem-limit", "5 GiB"},
+        {"--json=maybe", NULL},  {"--seed", "18446744073709551616"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         if (parse(CLI_RUN, wrong[i][0], wrong[i][1], NULL) != FN_E_USAGE) {

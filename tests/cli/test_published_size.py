@@ -112,9 +112,32 @@ def test_config_alone_gives_the_same_exact_plan(snapshot, flashnext):
     assert by_headers["textbook"] == by_config["textbook"]
 
 
-def test_a_machine_that_is_too_small_is_told(snapshot, flashnext):
-    plan = flashnext.json("plan", "--model-dir", snapshot, "--mem-limit", "64GiB", "--json")
+def test_a_limit_that_is_too_small_is_told(snapshot, flashnext):
+    done = flashnext.run("plan", "--model-dir", snapshot, "--mem-limit", "64GiB", "--json")
+    plan = json.loads(done.stdout)
     assert plan["fits"] is False and plan["exact"]["resident"] > plan["limit"] == 64 * GIB
+    assert done.returncode == 4
+    assert flashnext.run("plan", "--model-dir", snapshot, "--mem-limit", "500GiB", "--json").returncode == 0
+
+
+def test_the_ceiling_is_bandwidth_over_bytes_read(snapshot, flashnext):
+    plan = flashnext.json("plan", "--model-dir", snapshot, "--expert-bits", 4, "--dense-bits", 8, "--context", 32768, "--json")
+    read, bandwidth = plan["exact"]["read_per_token"]["total"], plan["machine"]["read_bandwidth"]
+    assert 1e8 < bandwidth < 1e13
+    assert plan["decode_ceiling"] == pytest.approx(bandwidth / read, rel=1e-6)
+
+
+@pytest.mark.parametrize("command", ["run", "perplexity"])
+def test_a_start_that_cannot_fit_is_refused_at_once_with_the_table(command, snapshot, flashnext, tmp_path):
+    (tmp_path / "ids.json").write_text("[1, 2, 3]")
+    taken = []
+    for _ in range(3):
+        started = time.monotonic()
+        done = flashnext.run(command, "--model-dir", snapshot, "--ids-file", tmp_path / "ids.json", "--expert-bits", 4, "--mem-limit", "32GiB")
+        taken.append(time.monotonic() - started)
+        assert done.returncode == 4 and done.stdout == ""
+        assert "the limit is 32768.0 MiB" in done.stderr and "routed experts" in done.stderr and "scratch" in done.stderr
+    assert min(taken) < 1.0, taken
 
 
 def test_inspect_lists_every_tensor(snapshot, flashnext):
