@@ -1,12 +1,12 @@
 """The memory plan is kept: what the process really takes, limits, and refusals."""
 import json
-import os
 import subprocess
 import sys
 
 import pytest
 
 from conftest import DATA, ROOT
+from peak import measured
 
 MINI = DATA / "mini-f32" / "checkpoint"
 LAYER_EXPERTS = 64 * 3 * 768 * 384 * 2  # of tests/support/random_checkpoint.py in BF16
@@ -21,17 +21,6 @@ def checkpoint(tmp_path_factory):
     (folder / "model.safetensors").unlink()
 
 
-def peak_bytes(flashnext, *arguments):
-    """The largest resident size (VmHWM) of a whole run."""
-    process = subprocess.Popen([flashnext.path, *map(str, arguments)], stdout=subprocess.PIPE)
-    process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    process.stdout.close()
-    assert process.returncode == 0
-    return usage.ru_maxrss * 1024
-
-
 SETTINGS = [["--expert-bits", 4], ["--expert-bits", 8, "--dense-bits", 8, "--ngram-mmap"],
             pytest.param([], marks=pytest.mark.slow), pytest.param(["--expert-bits", 8, "--ngram-ram"], marks=pytest.mark.slow),
             pytest.param(["--expert-bits", 4, "--dense-bits", 4, "--group-size", 32, "--chunk", 128], marks=pytest.mark.slow)]
@@ -44,7 +33,7 @@ def test_the_process_takes_what_the_plan_says(settings, checkpoint, flashnext, t
     (tmp_path / "ids.json").write_text(json.dumps([i % 6000 for i in range(700)]))
     options = ["--model-dir", checkpoint, "--context", 704, *settings]
     planned = flashnext.json("plan", *options, "--json")["exact"]["resident"]
-    peak = peak_bytes(flashnext, "run", *options, "--ids-file", tmp_path / "ids.json", "-n", 1, "--json", "-t", 2)
+    _, _, peak = measured(flashnext, "run", *options, "--ids-file", tmp_path / "ids.json", "-n", 1, "--json", "-t", 2)
     assert abs(peak / planned - 1) <= 0.05, f"plan {planned / 2**20:.1f} MiB, VmHWM {peak / 2**20:.1f} MiB"
     assert peak <= 1.05 * planned + LAYER_EXPERTS
 

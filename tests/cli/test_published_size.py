@@ -2,12 +2,11 @@
 import json
 import math
 import struct
-import subprocess
-import sys
 import time
 
 import pytest
 
+from peak import measured
 import published
 
 GIB = 1 << 30
@@ -48,23 +47,6 @@ def snapshot(tmp_path_factory):
             out.truncate(8 + len(text) + at)
     (folder / "model.safetensors.index.json").write_text(json.dumps(dict(metadata=dict(total_size=total), weight_map=where)))
     return folder
-
-
-MEASURE = """if True:
-    import os, sys
-    child = os.spawnv(os.P_NOWAIT, sys.argv[1], sys.argv[1:])
-    _, status, usage = os.wait4(child, 0)
-    print(usage.ru_maxrss * 1024, file=sys.stderr)
-    sys.exit(os.waitstatus_to_exitcode(status))
-"""
-
-
-def measured(flashnext, *arguments):
-    """Standard output, seconds, peak resident bytes: of a small process's child, for a child begins with its parent's peak."""
-    started = time.monotonic()
-    done = subprocess.run([sys.executable, "-S", "-c", MEASURE, flashnext.path, *map(str, arguments)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout), time.monotonic() - started, int(done.stderr.split()[-1])
 
 
 @pytest.mark.parametrize("command", ["inspect", "plan"])
