@@ -63,6 +63,9 @@ static void hash_rows(const fn_step *s, const fn_ple_weights *w, int64_t *rows) 
 
 fn_status fn_layer_ngram_start(const fn_step *s, fn_error *err) {
     fn_status status = FN_OK;
+    for (size_t p = 0; p < s->shape->n_ple; p++) {
+        s->ngram_gathers[p].running = false;
+    }
     for (size_t p = 0; p < s->shape->n_ple && status == FN_OK; p++) {
         size_t heads = fn_shape_ngram_heads(s->shape);
         int64_t *rows = rows_of(s, p);

@@ -30,13 +30,15 @@ def read_all(folder):
 
 @pytest.mark.parametrize("name", ["mini-fp8", "mini-nvfp4", "mini-gptq"])
 def test_the_order_of_tensors_and_files_does_not_matter(name, flashnext, copy_of, tmp_path):
-    """Scales before, behind and in other files than their weights, in every order of four files."""
+    """Scales before, behind and in other files than their weights, in orders of four files."""
     folder = copy_of(name)
     want, entries = logits(flashnext, folder, tmp_path), read_all(folder)
     for path in folder.glob("*.safetensors*"):
         path.unlink()
     shuffled = list(entries)
     for i, order in enumerate(itertools.permutations("abcd")):
+        if i % (1 if name == "mini-fp8" else 6):  # of the others, four in which each file is once the first
+            continue
         random.Random(i).shuffle(shuffled)
         for k, letter in enumerate(order):
             path = folder / f"{letter}.safetensors"
