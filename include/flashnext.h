@@ -146,7 +146,7 @@ typedef enum fn_precision {
     FN_PRECISION_FAST     /* dot products of INT8 or BF16 activations; BF16 keys and values */
 } fn_precision;
 
-/* stage: "loading" or "n-gram table", in bytes, or "prompt", in tokens. Return false to cancel
+/* stage: "loading", "quantising" (loading that narrows weights) or "n-gram table", in bytes, or "prompt", in tokens. Return false to cancel
  * (FN_E_CANCELLED). */
 typedef bool (*fn_progress)(void *ud, const char *stage, uint64_t done, uint64_t total);
 

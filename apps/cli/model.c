@@ -123,8 +123,10 @@ fn_status cli_model_open_for(const cli_options *options, fn_precision precision,
     engine.mem_limit = cli_whole(options, CLI_OPT_MEM_LIMIT, 0);
     engine.progress = cli_progress_step;
     engine.progress_ud = &out->progress;
+    cli_progress_advise(&out->progress, options, out->dir);
     status = fn_engine_open(&engine, &out->engine, err);
     cli_progress_clear(&out->progress);
+    cli_progress_free(&out->progress);
     if (status != FN_OK) {
         return status;
     }

@@ -191,7 +191,8 @@ static fn_status open_tables(fn_engine *e, const fn_engine_options *options, fn_
 }
 
 static fn_status load(fn_engine *e, const fn_engine_options *options, fn_error *err) {
-    fn_load_watch watch = {tell_loading, &(loading){options, "loading"}};
+    bool quantises = fn_weights_quantises(e->bound, &e->shape, &e->settings);
+    fn_load_watch watch = {tell_loading, &(loading){options, quantises ? "quantising" : "loading"}};
     fn_status status = fn_weights_load(e->checkpoint, e->bound, &e->shape, &e->settings, e->pool,
                                        &watch, &e->weights, err);
     status = status == FN_OK ? open_tables(e, options, err) : status;

@@ -21,6 +21,7 @@ typedef struct loader {
     fn_pack_list list; /* filled when there is an arena */
     const fn_weight_settings *settings;
     int bits[WEIGHT_CLASSES]; /* 0: as stored */
+    bool quantises;
 } loader;
 
 static void *place(loader *l, size_t bytes) {
@@ -56,7 +57,9 @@ static fn_matrix matrix_of(loader *l, const fn_source *const *parts, size_t n_pa
     uint8_t *tiles = place(l, fn_matrix_bytes(m.kind, m.rows, m.cols, m.group));
     m.tiles = tiles;
     size_t row = 0;
+    bool groups = m.kind == FN_MATRIX_INT8 || m.kind == FN_MATRIX_INT4;
     for (size_t i = 0; i < n_parts; i++) {
+        l->quantises |= groups && fn_source_kind(parts[i]) != m.kind;
         add_rows(l, &(fn_pack_task){.kind = FN_PACK_MATRIX,
                                     .source = parts[i],
                                     .rows = parts[i]->rows,
@@ -240,6 +243,17 @@ fn_status fn_weights_size(const fn_bound *bound, const fn_shape *shape,
     }
     fn_weights_free(w);
     return status;
+}
+
+bool fn_weights_quantises(const fn_bound *bound, const fn_shape *shape,
+                          const fn_weight_settings *settings) {
+    fn_weights *w = NULL;
+    loader l = loader_of(shape, settings);
+    if (weights_create(shape, &w, NULL) == FN_OK) {
+        walk(&l, bound, w);
+    }
+    fn_weights_free(w);
+    return l.quantises;
 }
 
 fn_status fn_weights_load(const fn_checkpoint *c, const fn_bound *bound, const fn_shape *shape,

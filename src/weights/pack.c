@@ -272,6 +272,7 @@ fn_status fn_pack_run(const fn_pack_list *list, fn_pool *pool, const fn_load_wat
         status = fn_fail_nomem(err, "loading", list->staging_bytes * threads);
         goto done;
     }
+    (void)tell(&r, 0); /* the clock starts */
     fn_pool_run(pool, work, &r);
     for (size_t i = 0; i < threads && status == FN_OK; i++) {
         if (r.errors[i].code != FN_OK) {

@@ -92,6 +92,10 @@ FN_NODISCARD fn_status fn_weights_size(const fn_bound *bound, const fn_shape *sh
                                        const fn_weight_settings *settings, size_t *bytes,
                                        fn_error *err);
 
+/* Whether loading computes codes: what a prepared checkpoint would save. */
+bool fn_weights_quantises(const fn_bound *bound, const fn_shape *shape,
+                          const fn_weight_settings *settings);
+
 /* Reads and packs everything but the n-gram tables (ngram/ngram_table.h), quantising where settings ask for
  * it; a few megabytes a thread are held as stored. watch may be NULL. */
 FN_NODISCARD fn_status fn_weights_load(const fn_checkpoint *c, const fn_bound *bound,

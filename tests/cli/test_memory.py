@@ -1,5 +1,6 @@
 """The memory plan is kept: what the process really takes, limits, and refusals."""
 import json
+import re
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import pytest
 from conftest import DATA, ROOT
 from peak import measured
 
+DEMO = ROOT / "models" / "demo"
 MINI = DATA / "mini-f32" / "checkpoint"
 LAYER_EXPERTS = 64 * 3 * 768 * 384 * 2  # of tests/support/random_checkpoint.py in BF16
 
@@ -65,3 +67,12 @@ def test_too_little_address_space_is_no_partial_run(told, checkpoint, flashnext,
     done = subprocess.run(["sh", "-c", 'ulimit -v 300000; exec "$0" "$@"', *map(str, command)], capture_output=True, text=True)
     assert done.returncode == 4 and done.stdout == ""
     assert ("out of memory" if told else "available are") in done.stderr
+
+
+def test_quantising_is_announced_with_the_command_that_spares_it(flashnext):
+    ask = ["chat", "--model-dir", DEMO, "--prompt", "What is a canoe?", "--think", "off", "--temp", 0]
+    said = flashnext.run(*ask, "--expert-bits", 4, "--group-size", 64).stderr
+    assert re.search(r"quantising 0\.0\d GB while loading takes about \d+\.\d s", said)
+    assert f"flashnext quantize --model-dir {DEMO} --expert-bits 4 --group-size 64 --out" in said
+    for quiet in (["--expert-bits", 4, "-q"], ["--expert-bits", 16], []):
+        assert "quantising" not in flashnext.run(*ask, *quiet).stderr
