@@ -7,9 +7,10 @@
  *                       K is followed by a zero
  *
  *          FN_ROW_INT8  int8 codes [K], zeros up to a multiple of 64; then float32 scales [G]; then
- *                       int32 [G], minus the sum of each group's codes, for weights are stored
- *                       unsigned; G = ceil(K / group). Depends on the group, not on the bits of the
- *                       weights: INT8 and INT4 matrices of one group size share their rows.
+ *                       where the sums of a group begin, for weights are stored unsigned: int32 [G],
+ *                       -8 times the sum of the group's codes, for INT4, and int32 [G], -128 times
+ *                       it, for INT8; G = ceil(K / group). INT8 and INT4 matrices of one group size
+ *                       share their rows.
  *
  *          Rows may stand at any address; multiples of fn_row_bytes from an aligned buffer are best.
  * Memory:  nothing is kept. */
@@ -33,9 +34,14 @@ static inline fn_row_form fn_row_form_of(fn_matrix_kind kind) {
  * multiple of 8), which only FN_ROW_INT8 depends on. */
 size_t fn_row_bytes(fn_row_form form, size_t cols, size_t group);
 
-/* Where the scales of an FN_ROW_INT8 row begin; behind them, G further floats on, the sums. */
-static inline size_t fn_row_codes_bytes(size_t cols) {
+/* Where parts of an FN_ROW_INT8 row begin: the scales, and the starts for 4 or 8 bits. */
+static inline size_t fn_row_scales_at(size_t cols) {
     return (cols + 63) / 64 * 64;
+}
+
+static inline size_t fn_row_starts_at(size_t cols, size_t group, int bits) {
+    size_t groups = (cols + group - 1) / group;
+    return fn_row_scales_at(cols) + groups * (bits == 4 ? sizeof(float) : 2 * sizeof(float));
 }
 
 #endif

@@ -85,8 +85,7 @@ static double row_value(const fn_matrix *w, const uint8_t *row, size_t k) {
     uint16_t word;
     switch (fn_row_form_of(w->kind)) {
     case FN_ROW_INT8:
-        memcpy(&value, row + fn_row_codes_bytes(w->cols) + k / w->group * sizeof value,
-               sizeof value);
+        memcpy(&value, row + fn_row_scales_at(w->cols) + k / w->group * sizeof value, sizeof value);
         return (double)value * (int8_t)row[k];
     case FN_ROW_BF16:
         memcpy(&word, row + k * sizeof word, sizeof word);
@@ -299,15 +298,17 @@ static void codes_are_the_nearest_to_the_inputs(void **state) {
     assert_int_equal((int8_t)row[200], 0);
     for (size_t g = 0; g < 3; g++) {
         float scale;
-        int32_t less, sum = 0;
+        int32_t four, eight, sum = 0;
         memcpy(&scale, row + K + g * sizeof scale, sizeof scale);
-        memcpy(&less, row + K + (3 + g) * sizeof less, sizeof less);
+        memcpy(&four, row + K + (3 + g) * sizeof four, sizeof four);
+        memcpy(&eight, row + K + (6 + g) * sizeof eight, sizeof eight);
         for (size_t k = g * GROUP; k < K && k < (g + 1) * GROUP; k++) {
             double code = (int8_t)row[k];
             assert_true(fabs(code * (double)scale - (double)x[k]) <= 0.5001 * (double)scale);
             sum += (int8_t)row[k];
         }
-        assert_int_equal(less, -sum);
+        assert_int_equal(four, -8 * sum);
+        assert_int_equal(eight, -128 * sum);
     }
 }
 

@@ -30,12 +30,12 @@ static void widen(float *wide, const uint8_t *x, size_t n) {
     }
 }
 
-FN_INLINE void stretch(const block_args *b, const size_t rows, const size_t vectors, __m256 *sums,
-                       const uint8_t *w, const float *x, size_t n) {
+FN_INLINE void stretch(const size_t rows, const size_t vectors, __m256 *sums, const uint8_t *w,
+                       const float *x, size_t n, size_t ahead) {
     for (size_t i = 0; i < n; i += 2, x += 2, w += UNIT_BYTES) {
         __m256 first[VECTORS], second[VECTORS];
         if (rows > 1)
-            fetch_line(b, w);
+            fetch_line(w, ahead);
         FN_UNROLL
         for (size_t v = 0; v < vectors; v++) {
             __m256i pairs = _mm256_loadu_si256((const __m256i *)(const void *)(w + v * 32));
@@ -54,25 +54,26 @@ FN_INLINE void stretch(const block_args *b, const size_t rows, const size_t vect
     }
 }
 
+/* All inputs: the matrix has no groups. */
 FN_INLINE void block(const block_args *b, const size_t rows, const size_t v0,
                      const size_t vectors) {
     __m256 sums[8];
-    float wide[MAX_ROWS * WIDE];
-    float *to = b->sums + v0 * 8;
+    float wide[BLOCK_ROWS * WIDE];
+    const uint8_t *w = b->weights + v0 * 32;
     FN_UNROLL
     for (size_t i = 0; i < rows * vectors; i++)
-        sums[i] = _mm256_load_ps(to + i / vectors * SUMS + i % vectors * 8);
-    for (size_t k = b->k0; k < b->k1; k += WIDE) {
-        size_t n = MIN(WIDE, b->k1 - k);
+        sums[i] = _mm256_setzero_ps();
+    size_t wait = first_turn(b);
+    for (size_t k = 0; k < b->w->cols; k += WIDE) {
+        size_t n = MIN(WIDE, b->w->cols - k);
         n += n % 2; /* rows and weights are padded */
         for (size_t r = 0; r < rows; r++)
             widen(wide + r * WIDE, b->x + r * b->ldx + k * sizeof(uint16_t), n);
-        stretch(b, rows, vectors, sums, b->weights + v0 * 32 + WEIGHTS_AT(b->w, k - b->k0), wide,
-                n);
+        stretch(rows, vectors, sums, w + WEIGHTS_AT(b->w, k), wide, n, ahead_of(b, &wait));
     }
     FN_UNROLL
     for (size_t i = 0; i < rows * vectors; i++)
-        _mm256_store_ps(to + i / vectors * SUMS + i % vectors * 8, sums[i]);
+        _mm256_store_ps(b->sums + i / vectors * SUMS + (v0 + i % vectors) * 8, sums[i]);
 }
 
 void fn_avx2_matmul_fast_bf16(const fn_matmul_args *a) {

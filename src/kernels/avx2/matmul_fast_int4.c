@@ -1,14 +1,13 @@
 #define BITS 4
-#define START(less) _mm256_slli_epi32(less, 3)
+#define START(at) four_inputs(at)
 
 #include "kernels/avx2/matmul_fast_int.inc"
 
 #define SHORT_INPUTS ((size_t)32) /* 16 pairs of at most 2 * 15 * 127 fit in 16 bits: 8 in a lane */
 
 /* Up to SHORT_INPUTS inputs, in 16 bits. */
-FN_INLINE void short_dots(const block_args *b, const size_t rows, const size_t vectors,
-                          __m256i *sums, const uint8_t *weights, const uint8_t *x, size_t n) {
-    const size_t ldx = b->ldx;
+FN_INLINE void short_dots(size_t ldx, const size_t rows, const size_t vectors, __m256i *sums,
+                          const uint8_t *weights, const uint8_t *x, size_t n, size_t ahead) {
     const __m256i low = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
     __m256i pairs[8];
     FN_UNROLL
@@ -16,7 +15,7 @@ FN_INLINE void short_dots(const block_args *b, const size_t rows, const size_t v
         pairs[i] = _mm256_setzero_si256();
     for (size_t i = 0; i < n; i += UNIT, x += UNIT, weights += UNIT_BYTES) {
         if (rows > 1)
-            fetch_line(b, weights);
+            fetch_line(weights, ahead);
         FN_UNROLL
         for (size_t q = 0; q < UNIT / 4; q++) {
             __m256i w[VECTORS];
@@ -41,11 +40,11 @@ FN_INLINE void short_dots(const block_args *b, const size_t rows, const size_t v
         sums[i] = _mm256_add_epi32(sums[i], _mm256_madd_epi16(pairs[i], ones));
 }
 
-FN_INLINE void dots(const block_args *b, const size_t rows, const size_t vectors, __m256i *sums,
-                    const uint8_t *weights, const uint8_t *x, size_t n) {
+FN_INLINE void dots(size_t ldx, const size_t rows, const size_t vectors, __m256i *sums,
+                    const uint8_t *weights, const uint8_t *x, size_t n, size_t ahead) {
     for (size_t i = 0; i < n; i += SHORT_INPUTS)
-        short_dots(b, rows, vectors, sums, weights + i / UNIT * UNIT_BYTES, x + i,
-                   MIN(n - i, SHORT_INPUTS));
+        short_dots(ldx, rows, vectors, sums, weights + i / UNIT * UNIT_BYTES, x + i,
+                   MIN(n - i, SHORT_INPUTS), ahead);
 }
 
 void fn_avx2_matmul_fast_int4(const fn_matmul_args *a) {

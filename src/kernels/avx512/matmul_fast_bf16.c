@@ -1,5 +1,6 @@
 /* Pairs of inputs by the BF16 dot product instruction: per lane, fma of the second of the pair, then
  * of the first, subnormals as zero. */
+#define FETCH_ROWS 2
 #include "kernels/avx512/matmul_fast.inc"
 
 #define UNIT_BYTES ((size_t)128) /* a pair of inputs of a tile */
@@ -19,26 +20,42 @@ FN_INLINE __m512i two_inputs(const uint8_t *x) {
     return _mm512_set1_epi32(pair);
 }
 
-FN_INLINE void block(const block_args *b, const size_t rows) {
-    __m512 lo[MAX_ROWS], hi[MAX_ROWS];
-    const size_t ldx = b->ldx;
-    const uint8_t *x = b->x + b->k0 * sizeof(uint16_t), *w = b->weights;
+/* The pair `offset` bytes behind x. */
+FN_INLINE void add_pair(const size_t rows, __m512 *lo, __m512 *hi, const uint8_t *w,
+                        const row_pointers *x, const size_t offset, size_t ahead) {
+    __m512i w_lo = _mm512_loadu_si512(w), w_hi = _mm512_loadu_si512(w + 64);
+    if (rows >= FETCH_ROWS) {
+        fetch_line(w, ahead);
+        fetch_line(w + 64, ahead);
+    }
     FN_UNROLL
     for (size_t r = 0; r < rows; r++) {
-        lo[r] = _mm512_load_ps(b->sums + r * SUMS);
-        hi[r] = _mm512_load_ps(b->sums + r * SUMS + 16);
+        __m512i inputs = two_inputs(row_of(x, r) + offset);
+        add_dots(&lo[r], w_lo, inputs);
+        add_dots(&hi[r], w_hi, inputs);
     }
-    for (size_t k = b->k0; k < b->k1; k += 2, x += 2 * sizeof(uint16_t), w += UNIT_BYTES) {
-        __m512i w_lo = _mm512_loadu_si512(w), w_hi = _mm512_loadu_si512(w + 64);
-        if (rows >= FETCH_ROWS) {
-            fetch_line(b, w);
-            fetch_line(b, w + 64);
+}
+
+/* All inputs: the matrix has no groups. */
+FN_INLINE void block(const block_args *b, const size_t rows) {
+    __m512 lo[BLOCK_ROWS], hi[BLOCK_ROWS];
+    row_pointers x = rows_at(b, 0);
+    const uint8_t *w = b->weights;
+    const size_t n = b->w->cols, run = b->w->group, pair = 2 * sizeof(uint16_t);
+    FN_UNROLL
+    for (size_t r = 0; r < rows; r++)
+        lo[r] = hi[r] = _mm512_setzero_ps();
+    size_t wait = first_turn(b);
+    for (size_t k0 = 0; k0 < n; k0 += run) {
+        size_t ahead = ahead_of(b, &wait), k = k0, k1 = MIN(n, k0 + run);
+        for (; k + 4 <= k1; k += 4, w += 2 * UNIT_BYTES) {
+            add_pair(rows, lo, hi, w, &x, 0, ahead);
+            add_pair(rows, lo, hi, w + UNIT_BYTES, &x, pair, ahead);
+            rows_forward(&x, 2 * pair);
         }
-        FN_UNROLL
-        for (size_t r = 0; r < rows; r++) {
-            __m512i inputs = two_inputs(x + r * ldx);
-            add_dots(&lo[r], w_lo, inputs);
-            add_dots(&hi[r], w_hi, inputs);
+        for (; k < k1; k += 2, w += UNIT_BYTES) {
+            add_pair(rows, lo, hi, w, &x, 0, ahead);
+            rows_forward(&x, pair);
         }
     }
     FN_UNROLL

@@ -20,10 +20,9 @@ static int code_int4(const uint8_t *block, size_t o, size_t k) {
     return (int)(k % 8 < 4 ? both & 15u : both >> 4);
 }
 
-/* One group of n inputs; offset: what every stored code is too large by. */
+/* One group of n inputs. */
 static void add_group(float y[FN_TILE], const int8_t *codes, size_t n, const uint8_t *block,
-                      const uint8_t *scales, float row_scale, int32_t less, bool four_bits) {
-    int32_t start = less * (four_bits ? 8 : 128);
+                      const uint8_t *scales, float row_scale, int32_t start, bool four_bits) {
     for (size_t o = 0; o < FN_TILE; o++) {
         int32_t sum = start;
         uint16_t scale;
@@ -37,17 +36,19 @@ static void add_group(float y[FN_TILE], const int8_t *codes, size_t n, const uin
 static void tile_row_int(float y[FN_TILE], const void *row, const fn_matrix *w,
                          const uint8_t *tile) {
     const int8_t *codes = row;
-    const uint8_t *scales = (const uint8_t *)row + fn_row_codes_bytes(w->cols);
-    const uint8_t *less = scales + (w->cols + w->group - 1) / w->group * sizeof(float);
+    bool four_bits = w->kind == FN_MATRIX_INT4;
+    const uint8_t *scales = (const uint8_t *)row + fn_row_scales_at(w->cols);
+    const uint8_t *starts =
+        (const uint8_t *)row + fn_row_starts_at(w->cols, w->group, four_bits ? 4 : 8);
     memset(y, 0, FN_TILE * sizeof *y);
     for (size_t k = 0, g = 0; k < w->cols; k += w->group, g++) {
         size_t n = MIN(w->group, w->cols - k), bytes = fn_matrix_group_bytes(w->kind, n);
         float scale;
-        int32_t minus_sum;
+        int32_t start;
         memcpy(&scale, scales + g * sizeof scale, sizeof scale);
-        memcpy(&minus_sum, less + g * sizeof minus_sum, sizeof minus_sum);
-        add_group(y, codes + k, n, tile, tile + bytes - FN_TILE * sizeof(uint16_t), scale,
-                  minus_sum, w->kind == FN_MATRIX_INT4);
+        memcpy(&start, starts + g * sizeof start, sizeof start);
+        add_group(y, codes + k, n, tile, tile + bytes - FN_TILE * sizeof(uint16_t), scale, start,
+                  four_bits);
         tile += bytes;
     }
 }

@@ -26,15 +26,15 @@ void fn_ref_write_row_bf16(void *row, const float *x, size_t cols, size_t group)
         y[cols] = 0;
 }
 
-/* codes [n] = x / scale rounded; returns the scale, and minus the codes' sum in *less. */
-static float quantize_group(int8_t *codes, const float *x, size_t n, int32_t *less) {
+/* codes [n] = x / scale rounded; returns the scale, and the codes' sum in *sum. */
+static float quantize_group(int8_t *codes, const float *x, size_t n, int32_t *sum) {
     uint32_t bits = 0; /* of the largest magnitude: NaN is above infinity there */
     for (size_t k = 0; k < n; k++) {
         uint32_t magnitude = fn_bits_of_float(x[k]) & 0x7fffffffu;
         bits = magnitude > bits ? magnitude : bits;
     }
     float most = fn_float_of_bits(bits);
-    *less = 0;
+    *sum = 0;
     memset(codes, 0, n);
     if (!(most < INFINITY))
         return NAN;
@@ -44,20 +44,24 @@ static float quantize_group(int8_t *codes, const float *x, size_t n, int32_t *le
     for (size_t k = 0; k < n; k++) {
         float rounded = x[k] * factor + ROUND;
         codes[k] = (int8_t)(rounded - ROUND);
-        *less -= codes[k];
+        *sum += codes[k];
     }
     return most / 127.0f;
 }
 
 void fn_ref_write_row_int8(void *row, const float *x, size_t cols, size_t group) {
     int8_t *codes = row;
-    size_t groups = (cols + group - 1) / group, bytes = fn_row_codes_bytes(cols);
-    uint8_t *scales = (uint8_t *)row + bytes, *sums = scales + groups * sizeof(float);
+    uint8_t *scales = (uint8_t *)row + fn_row_scales_at(cols);
+    uint8_t *four = (uint8_t *)row + fn_row_starts_at(cols, group, 4);
+    uint8_t *eight = (uint8_t *)row + fn_row_starts_at(cols, group, 8);
     for (size_t k = 0, g = 0; k < cols; k += group, g++) {
-        int32_t less;
-        float scale = quantize_group(codes + k, x + k, MIN(group, cols - k), &less);
+        int32_t sum, start;
+        float scale = quantize_group(codes + k, x + k, MIN(group, cols - k), &sum);
         memcpy(scales + g * sizeof scale, &scale, sizeof scale);
-        memcpy(sums + g * sizeof less, &less, sizeof less);
+        start = -8 * sum;
+        memcpy(four + g * sizeof start, &start, sizeof start);
+        start = -128 * sum;
+        memcpy(eight + g * sizeof start, &start, sizeof start);
     }
-    memset(codes + cols, 0, bytes - cols);
+    memset(codes + cols, 0, fn_row_scales_at(cols) - cols);
 }
