@@ -174,9 +174,9 @@ typedef struct fn_kernels {
                          size_t d, float scale);
 
     /* BF16 dot order: lane j % 16 takes pair j (elements 2j, 2j + 1), pairs ascending from zero: fma
-     * of the odd elements, then of the even ones, subnormals as zero; then the tree. An odd n is
-     * padded by a zero. For attention_bf16 (scores; p and sums as in attention, values widened) and
-     * for index_scores_bf16; q rounded by f32_to_bf16. */
+     * of the odd elements, then of the even ones; then the tree. An odd n is padded by a zero.
+     * Subnormals are zero throughout, in index_scores_bf16 in the sum over heads, too. attention_bf16:
+     * scores in that order, p and sums as in attention, values widened. q rounded by f32_to_bf16. */
     void (*attention_bf16)(const fn_attention_bf16_args *a);
     void (*index_scores_bf16)(float *scores, const uint16_t *q, size_t heads, const uint16_t *keys,
                               size_t n, size_t d, float scale);

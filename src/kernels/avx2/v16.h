@@ -140,6 +140,57 @@ static inline v16 v16_from_bf16(const uint16_t *p) {
     return (v16){m256_from_bf16(p), m256_from_bf16(p + 8)};
 }
 
+static inline __m256i m256_to_bf16(__m256 x) {
+    __m256i bits = _mm256_castps_si256(x), none = _mm256_setzero_si256();
+    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    __m256i words = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+    __m256i exponent = _mm256_and_si256(bits, _mm256_set1_epi32(0x7f800000));
+    __m256i sign = _mm256_and_si256(bits, _mm256_set1_epi32((int)0x80000000u));
+    __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+    __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    words = _mm256_blendv_epi8(words, sign, _mm256_cmpeq_epi32(exponent, none));
+    words = _mm256_blendv_epi8(words, quiet, nan);
+    return _mm256_srli_epi32(words, 16);
+}
+
+/* Rounded to nearest, ties to even; subnormals become zeros of their sign. */
+static inline void v16_to_bf16(uint16_t *p, v16 x) {
+    __m256i words = _mm256_packus_epi32(m256_to_bf16(x.lo), m256_to_bf16(x.hi));
+    words = _mm256_permute4x64_epi64(words, 0xd8);
+    __builtin_memcpy(p, &words, sizeof words);
+}
+
+/* Whole numbers -128 .. 127 */
+static inline void v16_to_int8(int8_t *p, v16 x) {
+    __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(x.lo), _mm256_cvtps_epi32(x.hi));
+    words = _mm256_permute4x64_epi64(words, 0xd8);
+    __m128i codes =
+        _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+    __builtin_memcpy(p, &codes, sizeof codes);
+}
+
+static inline __m256 m256_larger_magnitude(__m256 most, __m256 x) {
+    __m256i bits = _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0x7fffffff));
+    return _mm256_castsi256_ps(_mm256_max_epi32(_mm256_castps_si256(most), bits));
+}
+
+/* Per lane the larger of most (not negative) and |x|; NaN is above infinity. Then the largest of
+ * all lanes. */
+static inline v16 v16_larger_magnitude(v16 most, v16 x) {
+    return (v16){m256_larger_magnitude(most.lo, x.lo), m256_larger_magnitude(most.hi, x.hi)};
+}
+
+static inline float v16_largest_magnitude(v16 most) {
+    __m256 eight = m256_larger_magnitude(most.lo, most.hi);
+    __m128i four = _mm_max_epi32(_mm_castps_si128(_mm256_castps256_ps128(eight)),
+                                 _mm_castps_si128(_mm256_extractf128_ps(eight, 1)));
+    __m128i two = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+    int bits = _mm_cvtsi128_si32(_mm_max_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
+    float value;
+    __builtin_memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
 static inline float v16_sum(v16 x) {
     __m256 eight = _mm256_add_ps(x.lo, x.hi);
     __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));

@@ -105,6 +105,39 @@ static inline v16 v16_from_bf16(const uint16_t *p) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(words), 16));
 }
 
+/* Rounded to nearest, ties to even; subnormals become zeros of their sign. */
+static inline void v16_to_bf16(uint16_t *p, v16 x) {
+    __m512i bits = _mm512_castps_si512(x);
+    __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    __m512i words = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+    __mmask16 zero = _mm512_testn_epi32_mask(bits, _mm512_set1_epi32(0x7f800000));
+    __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    words = _mm512_mask_and_epi32(words, zero, bits, _mm512_set1_epi32((int)0x80000000u));
+    words = _mm512_mask_or_epi32(words, nan, bits, _mm512_set1_epi32(0x400000));
+    __m256i halves = _mm512_cvtepi32_epi16(_mm512_srli_epi32(words, 16));
+    __builtin_memcpy(p, &halves, sizeof halves);
+}
+
+/* Whole numbers -128 .. 127 */
+static inline void v16_to_int8(int8_t *p, v16 x) {
+    __m128i codes = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x));
+    __builtin_memcpy(p, &codes, sizeof codes);
+}
+
+/* Per lane the larger of most (not negative) and |x|; NaN is above infinity. Then the largest of
+ * all lanes. */
+static inline v16 v16_larger_magnitude(v16 most, v16 x) {
+    __m512i bits = _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff));
+    return _mm512_castsi512_ps(_mm512_max_epi32(_mm512_castps_si512(most), bits));
+}
+
+static inline float v16_largest_magnitude(v16 most) {
+    int bits = _mm512_reduce_max_epi32(_mm512_castps_si512(most));
+    float value;
+    __builtin_memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
 static inline float v16_sum(v16 x) {
     __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
     __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));

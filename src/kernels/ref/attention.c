@@ -40,8 +40,9 @@ static float dot_bf16(const uint16_t *a, const uint16_t *b, size_t n) {
             sum = fn_ref_fma(fn_bf16_to_float(a[i + 1]), fn_bf16_to_float(b[i + 1]), sum);
         *lane = fn_ref_fma(fn_bf16_to_float(a[i]), fn_bf16_to_float(b[i]), sum);
     }
+    float sum = fn_ref_lanes_sum(lanes);
     fn_flush_end(before);
-    return fn_ref_lanes_sum(lanes);
+    return sum;
 }
 
 void fn_ref_attention_bf16(const fn_attention_bf16_args *a) {
@@ -62,6 +63,7 @@ void fn_ref_attention_bf16(const fn_attention_bf16_args *a) {
 
 void fn_ref_index_scores_bf16(float *scores, const uint16_t *q, size_t heads, const uint16_t *keys,
                               size_t n, size_t d, float scale) {
+    unsigned before = fn_flush_begin();
     for (size_t b = 0; b < n; b++) {
         float sum = 0.0f;
         for (size_t h = 0; h < heads; h++) {
@@ -70,4 +72,5 @@ void fn_ref_index_scores_bf16(float *scores, const uint16_t *q, size_t heads, co
         }
         scores[b] = scale * sum;
     }
+    fn_flush_end(before);
 }

@@ -1,0 +1,3 @@
+#include "kernels/avx2/avx2.h"
+
+#include "kernels/simd/row.inc"
