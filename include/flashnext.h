@@ -154,6 +154,14 @@ typedef bool (*fn_progress)(void *ud, const char *stage, uint64_t done, uint64_t
  * fits beside the rest and is small enough (at most 256 MiB) not to delay the start, else on disk. */
 typedef enum fn_ngram_place { FN_NGRAM_AUTO, FN_NGRAM_DISK, FN_NGRAM_RAM } fn_ngram_place;
 
+typedef enum fn_drafter_choice {
+    FN_DRAFT_AUTO, /* the draft model if one is given, else the MTP head if there is one, else none */
+    FN_DRAFT_OFF,
+    FN_DRAFT_MTP,
+    FN_DRAFT_MODEL,
+    FN_DRAFT_LOOKUP /* what followed the same ids earlier in prompt and answer */
+} fn_drafter_choice;
+
 typedef struct fn_engine_options {
     const char *model_dir;
     const char *tokenizer_path, *template_path; /* overrides, or NULL */
@@ -169,7 +177,16 @@ typedef struct fn_engine_options {
     int expert_bits, dense_bits;
     size_t group_size;
     fn_ngram_place ngram;
-    bool no_mtp;            /* leave the MTP head out, as if the checkpoint had none */
+    /* Guessing ids ahead and verifying them in one forward: the same text and the same bits, sooner. What is
+     * asked for but cannot be is an error. */
+    fn_drafter_choice draft;
+    const char *draft_model_dir; /* a smaller model of the same vocabulary */
+    size_t draft_tokens; /* guesses in a pass at most; 0: 4, or fewer where memory is short */
+    bool draft_fixed;    /* always so many; else as many as pay */
+    float draft_least;   /* guessing ends where probabilities multiply to less; < 0: 0.3 */
+    size_t
+        draft_vocab; /* ids the MTP head may guess, the first ones and all special ones; 0: 32,768 */
+    bool no_mtp;     /* leave the MTP head out, as if the checkpoint had none */
     uint64_t mem_limit;     /* bytes; 0: what the machine has */
     uint64_t reserve_bytes; /* left by the plan for a scheduler and its cache */
     fn_progress progress;   /* or NULL */
@@ -185,6 +202,8 @@ typedef struct fn_engine_info {
     size_t vocab, layers, context, max_context, threads, chunk;
     const char *isa, *precision;
     bool mtp;                           /* the multi-token-prediction head is loaded */
+    const char *drafter;                /* "none", "mtp", "model", "lookup" */
+    size_t draft_tokens;                /* guesses in a pass at most */
     uint64_t weight_bytes, state_bytes; /* resident weights; one session's state at full context */
     double load_seconds;
 } fn_engine_info;
@@ -282,6 +301,18 @@ typedef struct fn_generation {
     void *ud;
 } fn_generation;
 
+#define FN_MAX_DRAFTS 8
+
+/* What drafting did for an answer. */
+typedef struct fn_drafting {
+    const char *drafter;               /* "none", "mtp", "model", "lookup" */
+    size_t passes;                     /* forwards of the model */
+    size_t drafted, accepted;          /* ids */
+    size_t drafted_at[FN_MAX_DRAFTS];  /* passes with a draft at that place, ... */
+    size_t accepted_at[FN_MAX_DRAFTS]; /* ... and those in which it became part of the answer */
+    double plain_seconds; /* a forward without drafts, as far as one was run; 0: unknown */
+} fn_drafting;
+
 typedef enum fn_finish { FN_FINISH_STOP, FN_FINISH_LENGTH, FN_FINISH_CANCELLED } fn_finish;
 
 typedef struct fn_generated {
@@ -290,6 +321,7 @@ typedef struct fn_generated {
     size_t n_ids;   /* chosen ids, the end token among them; the last n_ids of fn_session_ids */
     size_t n_thinking_ids;
     double first_seconds, seconds; /* until the first id; all */
+    fn_drafting drafting;
 } fn_generated;
 
 /* The text's own sampling, no limit of tokens, no thinking budget. */

@@ -58,6 +58,8 @@ typedef struct fn_plan_options {
     size_t group_size; /* of 4 and 8 bits: 32, 64, 128; 0: 128 */
     fn_ngram_place ngram;
     size_t context, sequences, chunk; /* 0: the model's maximum, 1, 2048 */
+    size_t draft_tokens;              /* guesses in a pass that states are kept for; 0: as an engine
+                                       * does by itself: 4 with an MTP head, fewer to fit */
     bool no_mtp;                      /* without the MTP head */
     uint64_t mem_limit;               /* 0: what the machine has */
     bool measure;                     /* this machine's read bandwidth, for the decode ceiling */

@@ -735,6 +735,18 @@ It is here so that everything can be tried and tested without a download of hund
 """
 
 
+DRAFT_README = """# The demo model's draft model
+
+Two layers that guess what the demo model (models/demo) says next, for `--draft-model models/demo-draft`: the same tokenizer,
+text and tools, an eighth of the weights. By itself it talks nonsense.
+
+`tools/train_demo.py --out models/demo --draft-out models/demo-draft --steps 1600` made it; the licence of the definitions that it
+was trained on is in `LICENSE-NOTICE`.
+
+{numbers}
+"""
+
+
 def stored_tensors(model):
     """name -> tensor as released: BF16 but the hash constants, the n-gram table in shards."""
     parts, stored = model.trunk.config.split_ngram_parts, {}
@@ -955,7 +967,7 @@ def main():
     train_indexers(model, batches, a.indexer_steps, log)
     write_weights(out, stored_tensors(model))
     numbers = {} if a.no_check else check(out, log)
-    (out / "README.md").write_text(README.format(words=len(words), numbers="Measured on the exported weights:\n\n"
+    (out / "README.md").write_text((DRAFT_README if a.draft_out else README).format(words=len(words), numbers="Measured on the exported weights:\n\n"
                                                  + "\n".join(f"- {k}: {v}" for k, v in numbers.items())))
 
 

@@ -74,6 +74,7 @@ static fn_status generate(cli_chat_state *chat, bool in_thought, fn_error *err) 
     chat->timings.thinking_n = generated.n_thinking_ids;
     chat->timings.first_seconds = generated.first_seconds;
     chat->timings.predicted_seconds = generated.seconds;
+    chat->timings.drafting = generated.drafting;
     return status;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/buffer.h"
+#include "cli/drafting.h"
 #include "cli/paths.h"
 #include "cli/report.h"
 
@@ -119,7 +120,7 @@ fn_status cli_model_open_for(const cli_options *options, fn_precision precision,
     if (status != FN_OK) {
         return status;
     }
-    engine.no_mtp = cli_flag(options, CLI_OPT_NO_MTP);
+    cli_drafting_options(options, &engine);
     engine.mem_limit = cli_whole(options, CLI_OPT_MEM_LIMIT, 0);
     engine.progress = cli_progress_step;
     engine.progress_ud = &out->progress;

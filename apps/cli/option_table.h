@@ -155,8 +155,28 @@ X(SEED, "seed", 's', SEED, CLI_SAMPLING, "", "N", \
 X(LOGIT_BIAS, "logit-bias", 0, LIST, CLI_SAMPLING, "", "ID=+X", \
   0, 0, CLI_LIVE, "Sampling", \
   "add X to the logit of token ID; may be repeated") \
+X(DRAFT, "draft", 0, CHOICE, CLI_SAMPLING, "", "auto|off|mtp|model|lookup", \
+  0, 0, CLI_COMMON, "Drafting", \
+  "who guesses tokens ahead, for the model to verify several at once; never changes a text " \
+  "(default: auto: the draft model if given, else the MTP head if there is one)") \
+X(DRAFT_MODEL, "draft-model", 0, TEXT, CLI_SAMPLING, "-md --model-draft", "DIR", \
+  0, 0, CLI_COMMON, "Drafting", \
+  "a smaller model of the same vocabulary that guesses") \
+X(DRAFT_TOKENS, "draft-tokens", 0, COUNT, CLI_SAMPLING | CLI_BIT(PLAN), "--draft-max", "N", \
+  1, 8, CLI_COMMON, "Drafting", \
+  "guesses before each verification, at most (default: 4, or what memory allows); as many as " \
+  "pay are made") \
+X(DRAFT_FIXED, "draft-fixed", 0, FLAG, CLI_SAMPLING, "", "", \
+  0, 0, 0, "Drafting", \
+  "always make so many guesses") \
+X(DRAFT_LEAST, "draft-least", 0, NUMBER, CLI_SAMPLING, "", "X", \
+  0, 1, 0, "Drafting", \
+  "stop guessing where all guesses together have a probability below X (default: 0.3)") \
+X(DRAFT_VOCAB, "draft-vocab", 0, COUNT, CLI_SAMPLING, "", "N", \
+  1, 1e9, 0, "Drafting", \
+  "the MTP head guesses among the first N tokens and the special ones (default: 32768)") \
 X(NO_MTP, "no-mtp", 0, FLAG, CLI_COMPUTING | CLI_BIT(PLAN), "", "", \
-  0, 0, 0, "Model", \
+  0, 0, 0, "Drafting", \
   "leave out the head that predicts further tokens: less memory, no drafts of its own") \
 X(THREADS, "threads", 't', COUNT, CLI_COMPUTING, "", "N", \
   1, 4096, CLI_COMMON, "Machine", \

@@ -177,6 +177,7 @@ static fn_status make_plan(const cli_options *options, char **json, fn_error *er
     plan.group_size = (size_t)cli_bits(options, CLI_OPT_GROUP_SIZE);
     plan.context = cli_count(options, CLI_OPT_CONTEXT, plan.context);
     plan.sequences = cli_count(options, CLI_OPT_SEQUENCES, plan.sequences);
+    plan.draft_tokens = cli_count(options, CLI_OPT_DRAFT_TOKENS, 0);
     plan.no_mtp = cli_flag(options, CLI_OPT_NO_MTP);
     plan.chunk = cli_count(options, CLI_OPT_CHUNK, plan.chunk);
     plan.mem_limit = cli_whole(options, CLI_OPT_MEM_LIMIT, 0);

@@ -6,6 +6,7 @@
 
 #include "cli/buffer.h"
 #include "cli/commands.h"
+#include "cli/drafting.h"
 #include "cli/ids_file.h"
 #include "cli/input.h"
 #include "cli/logprobs.h"
@@ -106,6 +107,7 @@ static fn_status generate(run_job *job, fn_session *session, const cli_id_rows *
     job->timings.predicted_n = job->generated.n_ids;
     job->timings.first_seconds = job->generated.first_seconds;
     job->timings.predicted_seconds = job->generated.seconds;
+    job->timings.drafting = job->generated.drafting;
     return status;
 }
 
@@ -148,9 +150,7 @@ static void print_json(const run_job *job, const fn_session *session) {
     (void)json_object_set_new(root, "ids", new_ids_json(job, session));
     (void)json_object_set_new(root, "finish_reason", json_string(reasons[job->generated.finish]));
     (void)json_object_set_new(root, "timings", timings_json(&job->timings));
-    (void)json_object_set_new(
-        root, "drafting",
-        json_pack("{s:s, s:i, s:i}", "drafter", "none", "drafted", 0, "accepted", 0));
+    (void)json_object_set_new(root, "drafting", cli_drafting_json(&job->timings));
     (void)json_object_set_new(root, "ngram", ngram_json(job->engine));
     if (job->sampling.sampling.temperature > 0.0f) {
         /* jansson has no unsigned integers: a seed of 2^63 or more is written as a string. */

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "cli/buffer.h"
+#include "cli/drafting.h"
 #include "cli/model.h"
 #include "cli/report.h"
 
@@ -125,6 +126,7 @@ void cli_timings_show(const cli_timings *t, const uint64_t *seed) {
         fprintf(stderr, "; seed %llu", (unsigned long long)*seed);
     }
     fputc('\n', stderr);
+    cli_drafting_show(t);
 }
 
 void cli_memory_show(void) {

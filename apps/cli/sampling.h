@@ -24,6 +24,7 @@ void cli_sampling_free(cli_sampling *sampling);
 typedef struct cli_timings {
     size_t prompt_n, cache_n, predicted_n, thinking_n;
     double prompt_seconds, first_seconds, predicted_seconds;
+    fn_drafting drafting;
 } cli_timings;
 
 /* One line on standard error; seed is NULL where nothing was random. */

@@ -17,7 +17,7 @@ const char *fn_version(void) {
 }
 
 fn_engine_options fn_engine_options_default(void) {
-    return (fn_engine_options){.sessions = 1};
+    return (fn_engine_options){.sessions = 1, .draft_least = -1.0F};
 }
 
 fn_precision fn_precision_resolve(fn_precision asked) {
@@ -84,10 +84,11 @@ static fn_status open_files(fn_engine *e, const fn_engine_options *options, fn_e
     return status == FN_OK ? check_text(e, options, err) : status;
 }
 
-uint64_t fn_session_bytes(const fn_shape *shape, const fn_state_layout *layout, size_t context) {
-    return fn_state_recurrent_bytes(layout) + FN_SESSION_MARKS * layout->recurrent_bytes +
-           fn_state_paged_bytes(layout, context) + context * sizeof(int32_t) +
-           shape->vocab * sizeof(float);
+uint64_t fn_session_bytes(const fn_shape *shape, const fn_state_layout *layout, size_t context,
+                          size_t drafts) {
+    return fn_draft_bytes(shape, layout, drafts) + fn_state_recurrent_bytes(layout) +
+           FN_SESSION_MARKS * layout->recurrent_bytes + fn_state_paged_bytes(layout, context) +
+           context * sizeof(int32_t) + shape->vocab * sizeof(float);
 }
 
 static fn_plan_settings plan_settings(const fn_engine *e, size_t sessions) {
@@ -95,7 +96,7 @@ static fn_plan_settings plan_settings(const fn_engine *e, size_t sessions) {
         .weights = e->settings,
         .ngram_in_ram = e->ngram_in_ram,
         .sequences = sessions,
-        .state_bytes = fn_session_bytes(&e->shape, &e->layout, e->context),
+        .state_bytes = fn_session_bytes(&e->shape, &e->layout, e->context, e->draft.most),
         .scratch_bytes =
             fn_forward_bytes(&e->shape, e->chunk, e->context, fn_pool_threads(e->pool)) +
             e->reserve_bytes,
@@ -112,14 +113,24 @@ static fn_status place_ngram(fn_engine *e, const fn_engine_options *options, siz
     return fn_plan_place_ngram(&source, &settings, options->ngram, limit, &e->ngram_in_ram, err);
 }
 
-/* Makes smaller what nobody asked for: first the chunk, then the context. False when nothing is left. */
+/* Makes smaller what nobody asked for: the chunk, the drafts in a pass, the context, and at last whether there are
+ * drafts. False when nothing is left. */
 static bool shrink(fn_engine *e, const fn_engine_options *options) {
     if (options->chunk == 0 && e->chunk > FN_CHUNK_LEAST) {
         e->chunk = e->chunk / 2 > FN_CHUNK_LEAST ? e->chunk / 2 : FN_CHUNK_LEAST;
         return true;
     }
+    if (e->draft.most > 1) {
+        e->draft.most--;
+        return true;
+    }
     if (options->context == 0 && e->context > 4096) {
         e->context = e->context / 2 > 4096 ? e->context / 2 : 4096;
+        return true;
+    }
+    bool own_choice = options->draft == FN_DRAFT_AUTO && options->draft_model_dir == NULL;
+    if (e->draft.most == 1 && own_choice) {
+        e->draft.most = 0;
         return true;
     }
     return false;
@@ -138,6 +149,7 @@ static fn_status fit(fn_engine *e, const fn_engine_options *options, fn_error *e
                        "context: found %zu, expected at most %zu (the model's maximum)", e->context,
                        e->shape.max_positions);
     }
+    uint64_t limit = fn_draft_limit(&e->draft, options->mem_limit, sessions, e->context);
     fn_status placed = place_ngram(e, options, sessions, err);
     if (placed != FN_OK) {
         return placed;
@@ -145,12 +157,10 @@ static fn_status fit(fn_engine *e, const fn_engine_options *options, fn_error *e
     for (;;) {
         fn_error refusal = {0};
         fn_plan_settings settings = plan_settings(e, sessions);
-        fn_status status =
-            fn_plan_check(&e->shape, e->bound, &settings, options->mem_limit, &refusal);
-        if (status == FN_E_FIT && shrink(e, options)) {
-            continue;
+        fn_status status = fn_plan_check(&e->shape, e->bound, &settings, limit, &refusal);
+        if (status != FN_E_FIT || !shrink(e, options)) {
+            return status == FN_OK ? FN_OK : fn_fail(err, status, "%s", refusal.text);
         }
-        return status == FN_OK ? FN_OK : fn_fail(err, status, "%s", refusal.text);
     }
 }
 
@@ -242,7 +252,10 @@ fn_status fn_engine_open(const fn_engine_options *options, fn_engine **out, fn_e
     e->precision = fn_precision_resolve(options->precision);
     e->mutex_ready = pthread_mutex_init(&e->mutex, NULL) == 0;
     status = pick_kernels(e, options->isa, err);
+    status = status == FN_OK ? fn_draft_setup_open(options, &e->draft, err) : status;
     status = status == FN_OK ? open_files(e, options, err) : status;
+    status = status == FN_OK ? fn_draft_setup_settle(&e->draft, options, &e->shape, e->text, err)
+                             : status;
     status = status == FN_OK ? fn_pool_create(options->threads, &e->pool, err) : status;
     if (status == FN_OK) {
         fn_state_layout_init(&e->shape, e->shape.n_mtp > 0, e->precision, &e->layout);
@@ -263,6 +276,7 @@ void fn_engine_close(fn_engine *e) {
     if (e == NULL) {
         return;
     }
+    fn_draft_setup_close(&e->draft);
     fn_forward_destroy(e->forward);
     fn_state_pool_destroy(e->states);
     for (size_t p = 0; e->tables != NULL && p < e->shape.n_ple; p++) {
@@ -307,8 +321,11 @@ void fn_engine_get_info(const fn_engine *e, fn_engine_info *out) {
                             .isa = e->kernels->name,
                             .precision = fn_precision_name(e->precision),
                             .mtp = e->weights->mtp != NULL,
+                            .drafter = fn_draft_name(&e->draft),
+                            .draft_tokens = e->draft.most,
                             .weight_bytes = e->weights->arena_bytes + tables,
-                            .state_bytes = fn_session_bytes(&e->shape, &e->layout, e->context),
+                            .state_bytes =
+                                fn_session_bytes(&e->shape, &e->layout, e->context, e->draft.most),
                             .load_seconds = e->load_seconds};
 }
 

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "checkpoint/checkpoint.h"
+#include "engine/drafting.h"
 #include "engine/text.h"
 #include "flashnext.h"
 #include "forward/forward.h"
@@ -29,6 +30,7 @@ struct fn_engine {
     fn_forward *forward;
     const fn_kernels *kernels;
     fn_text *text;
+    fn_draft_setup draft;
     size_t context, chunk, sessions;
     uint64_t mem_limit, reserve_bytes; /* as asked */
     uint64_t fingerprint_model;
@@ -47,8 +49,11 @@ struct fn_session {
     fn_engine *engine;
     fn_state *state;
     int32_t *ids;  /* [context]; as many as the state is long */
-    float *logits; /* [V] */
+    float *rows;   /* [1 + drafts in a pass, V] */
+    float *logits; /* [V]: one of these rows */
     bool logits_ready;
+    fn_drafter *drafter; /* or NULL */
+    fn_draft_pace pace;
     fn_mark marks[FN_SESSION_MARKS]; /* oldest first */
     size_t n_marks;
 };
@@ -69,8 +74,9 @@ static inline size_t fn_chunk_default(size_t context) {
 fn_precision fn_precision_resolve(fn_precision asked); /* the default is fast */
 const char *fn_precision_name(fn_precision precision);
 
-/* Bytes that one session takes at most: its state with marks, ids and logits. */
-uint64_t fn_session_bytes(const fn_shape *shape, const fn_state_layout *layout, size_t context);
+/* Bytes that one session takes at most: its state with marks, ids and logits, and what drafting keeps. */
+uint64_t fn_session_bytes(const fn_shape *shape, const fn_state_layout *layout, size_t context,
+                          size_t drafts);
 
 /* Reads ids into the session; checks nothing but the context. Progress is told where asked. */
 FN_NODISCARD fn_status fn_session_read(fn_session *session, const int32_t *ids, size_t n,

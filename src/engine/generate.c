@@ -2,30 +2,29 @@
 #include "engine/engine.h"
 #include "engine/stepper.h"
 
-/* One id: chosen, read, told. */
-static fn_status step(fn_session *session, fn_stepper *stepper, fn_error *err) {
-    const float *logits = NULL;
-    int32_t id = -1;
-    fn_status status = fn_session_logits(session, &logits, err);
-    status = status == FN_OK
-                 ? fn_stepper_choose(stepper, logits, fn_session_length(session), &id, err)
-                 : status;
-    status = status == FN_OK ? fn_session_read(session, &id, 1, false, err) : status;
-    return status == FN_OK ? fn_stepper_accept(stepper, err) : status;
-}
-
 static fn_status generate(fn_session *session, fn_stepper *stepper, fn_generated *out,
                           fn_error *err) {
     double begin = fn_clock_seconds();
     double first = 0;
+    int32_t id = -1;
+    const float *logits = NULL;
+    fn_draft_run run = {.session = session, .stepper = stepper};
     fn_status status = FN_OK;
+    run.counts.drafter = fn_draft_name(&session->engine->draft);
+    if (fn_stepper_more(stepper)) {
+        status = fn_session_logits(session, &logits, err);
+        status = status == FN_OK
+                     ? fn_stepper_choose(stepper, logits, fn_session_length(session), &id, err)
+                     : status;
+    }
     while (status == FN_OK && fn_stepper_more(stepper)) {
-        status = step(session, stepper, err);
+        status = fn_draft_pass(&run, &id, err);
         first = first > 0 ? first : fn_clock_seconds() - begin;
     }
     status = status == FN_OK ? fn_stepper_finish(stepper, err) : status;
     *out = fn_stepper_result(stepper);
     out->first_seconds = first;
+    out->drafting = run.counts;
     status = status == FN_OK ? fn_session_mark(session, err) : status;
     out->seconds = fn_clock_seconds() - begin;
     return status;
@@ -39,7 +38,7 @@ fn_status fn_session_generate(fn_session *session, const fn_generation *generati
     fn_stepper_options options = {
         .text = e->text, .vocab = e->shape.vocab, .generation = generation};
     out = out != NULL ? out : &ignored;
-    *out = (fn_generated){.end_id = -1};
+    *out = (fn_generated){.end_id = -1, .drafting.drafter = "none"};
     options.prompt = fn_session_ids(session, &options.n_prompt);
     options.room = e->context - options.n_prompt;
     if (options.n_prompt == 0) {

@@ -227,7 +227,8 @@ static fn_status check_options(const fn_scheduler *s, const fn_scheduler_options
 /* What is not in the engine's plan must be there, too. */
 static fn_status check_memory(const fn_scheduler *s, const fn_scheduler_options *o, fn_error *err) {
     const fn_engine *e = s->engine;
-    uint64_t planned = e->sessions * fn_session_bytes(&e->shape, &e->layout, e->context);
+    uint64_t planned =
+        e->sessions * fn_session_bytes(&e->shape, &e->layout, e->context, e->draft.most);
     uint64_t more = o->cache_bytes + (s->state_limit > planned ? s->state_limit - planned : 0);
     uint64_t room = e->reserve_bytes;
     if (e->mem_limit == 0) {
@@ -295,10 +296,10 @@ fn_status fn_scheduler_create(fn_engine *engine, const fn_scheduler_options *opt
     s->max_running = options->max_running > 0 ? options->max_running : usual;
     s->max_waiting = options->max_waiting > 0 ? options->max_waiting : DEFAULT_WAITING;
     s->cache_spacing = options->cache_spacing > 0 ? options->cache_spacing : DEFAULT_SPACING;
-    s->state_limit =
-        options->state_bytes > 0
-            ? options->state_bytes
-            : engine->sessions * fn_session_bytes(&engine->shape, &engine->layout, engine->context);
+    s->state_limit = options->state_bytes > 0
+                         ? options->state_bytes
+                         : engine->sessions * fn_session_bytes(&engine->shape, &engine->layout,
+                                                               engine->context, engine->draft.most);
     s->counts.state_limit = s->state_limit;
     s->counts.cache_limit = options->cache_bytes;
     pthread_mutex_init(&s->mutex, NULL);

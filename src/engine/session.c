@@ -11,10 +11,12 @@ static fn_status make_session(fn_engine *e, fn_session **out, fn_error *err) {
     }
     s->engine = e;
     s->ids = fn_alloc(e->context, sizeof *s->ids);
-    s->logits = fn_alloc_aligned(e->shape.vocab, sizeof *s->logits);
-    fn_status status = s->ids != NULL && s->logits != NULL
+    s->rows = fn_alloc_aligned((e->draft.most + 1) * e->shape.vocab, sizeof *s->rows);
+    s->logits = s->rows;
+    fn_status status = s->ids != NULL && s->rows != NULL
                            ? fn_state_create(e->states, e->context, &s->state, err)
                            : fn_fail_nomem(err, "a session", e->context * sizeof *s->ids);
+    status = status == FN_OK ? fn_session_make_drafter(s, err) : status;
     if (status != FN_OK) {
         fn_session_destroy(s);
         return status;
@@ -39,7 +41,8 @@ void fn_session_destroy(fn_session *s) {
         drop_marks(s, 0);
         fn_state_destroy(s->state);
         fn_free(s->ids);
-        fn_free(s->logits);
+        fn_drafter_destroy(s->drafter);
+        fn_free(s->rows);
         fn_free(s);
     }
 }
@@ -196,6 +199,7 @@ fn_status fn_session_logits(fn_session *s, const float **logits, fn_error *err) 
     }
     if (!s->logits_ready) {
         pthread_mutex_lock(&s->engine->mutex);
+        s->logits = s->rows;
         fn_forward_head(s->engine->forward, s->state, s->logits);
         pthread_mutex_unlock(&s->engine->mutex);
         s->logits_ready = true;

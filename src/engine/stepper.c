@@ -136,6 +136,20 @@ bool fn_stepper_more(const fn_stepper *s) {
     return s->more;
 }
 
+size_t fn_stepper_left(const fn_stepper *s) {
+    return s->limit - s->out.n_ids;
+}
+
+static bool ends_banned(const fn_stepper *s) {
+    return s->out.n_ids < s->settings->min_tokens && !s->settings->ignore_end;
+}
+
+fn_status fn_stepper_guess(fn_stepper *s, const float *logits, size_t position, int32_t *id,
+                           fn_error *err) {
+    return fn_sampler_choose(s->sampler, logits, position, s->end_ids,
+                             ends_banned(s) ? s->n_end_ids : 0, id, err);
+}
+
 /* The next of the ids that close the thought, or -1. Once begun, all of them come. */
 static int32_t forced_id(const fn_stepper *s) {
     if (s->n_forced == s->forced.count) {
@@ -149,12 +163,11 @@ static int32_t forced_id(const fn_stepper *s) {
 fn_status fn_stepper_choose(fn_stepper *s, const float *logits, size_t position, int32_t *id,
                             fn_error *err) {
     const fn_generation *g = s->settings;
-    bool ends_banned = s->out.n_ids < g->min_tokens && !g->ignore_end;
     fn_status status = FN_OK;
     s->id = forced_id(s);
     if (s->id < 0) {
         status = fn_sampler_choose(s->sampler, logits, position, s->end_ids,
-                                   ends_banned ? s->n_end_ids : 0, &s->id, err);
+                                   ends_banned(s) ? s->n_end_ids : 0, &s->id, err);
     }
     if (status == FN_OK && g->n_logprobs > 0) {
         status = fn_logprobs(logits, s->vocab, s->id, &s->logprob, s->top, g->n_logprobs, err);

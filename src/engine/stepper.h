@@ -34,6 +34,12 @@ size_t fn_stepper_bytes(size_t vocab);
 /* Is there another id to choose? False from the start when the limit is 0. */
 bool fn_stepper_more(const fn_stepper *s);
 
+/* How many more ids there may be, at most. */
+size_t fn_stepper_left(const fn_stepper *s);
+
+/* What would be chosen at `position` from logits [V], as far as that is known now: for drafts. Changes nothing. */
+FN_NODISCARD fn_status fn_stepper_guess(fn_stepper *s, const float *logits, size_t position,
+                                        int32_t *id, fn_error *err);
 /* Chooses the id at `position` (ids before it in the sequence) from logits [V]; counts and tells nothing. */
 FN_NODISCARD fn_status fn_stepper_choose(fn_stepper *s, const float *logits, size_t position,
                                          int32_t *id, fn_error *err);

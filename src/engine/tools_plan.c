@@ -90,7 +90,7 @@ static fn_status fill_options(planner *p, fn_error *err) {
 /* ---- states --------------------------------------------------------------------------------- */
 
 static uint64_t state_bytes(const planner *p, size_t context) {
-    return fn_session_bytes(&p->shape, &p->layout, context);
+    return fn_session_bytes(&p->shape, &p->layout, context, p->options.draft_tokens);
 }
 
 static uint64_t scratch_bytes(const planner *p, size_t context) {
@@ -237,6 +237,9 @@ static json_t *state(const planner *p) {
         rest = rest > bytes ? rest - bytes : 0;
         add_part(&list, p->layout.part[i].text, bytes);
     }
+    uint64_t drafts = fn_draft_bytes(&p->shape, &p->layout, p->options.draft_tokens);
+    rest -= drafts < rest ? drafts : rest;
+    add_part(&list, "kept after each drafted row, and their logits", drafts);
     add_part(&list, "recurrent parts in flight and kept to come back to, ids, logits", rest);
     return list;
 }
@@ -296,8 +299,9 @@ static json_t *settings(const planner *p) {
                                                     {"context", o->context},
                                                     {"sequences", o->sequences},
                                                     {"chunk", o->chunk},
+                                                    {"draft_tokens", o->draft_tokens},
                                                     {"threads", p->threads}},
-                           9);
+                           10);
 }
 
 static json_t *whole(const planner *p) {
@@ -334,23 +338,39 @@ static fn_status measure(planner *p, fn_error *err) {
 
 /* ---- fn_plan -------------------------------------------------------------------------------- */
 
+static fn_plan_settings settings_of(const planner *p) {
+    const fn_plan_options *o = &p->options;
+    return (fn_plan_settings){.weights = {.expert_bits = o->expert_bits,
+                                          .dense_bits = o->dense_bits,
+                                          .group = o->group_size},
+                              .ngram_bits = o->ngram_bits,
+                              .sequences = o->sequences,
+                              .state_bytes = state_bytes(p, o->context),
+                              .scratch_bytes = scratch_bytes(p, o->context)};
+}
+
 static fn_status make(planner *p, fn_error *err) {
     const fn_plan_options *o = &p->options;
     fn_plan_source source = {
         .shape = &p->shape, .bound = p->bound, .checkpoint = p->checkpoint, .config = &p->config};
     fn_state_layout_init(&p->shape, p->shape.n_mtp > 0,
                          o->kv_bits == 32 ? FN_PRECISION_EXACT : FN_PRECISION_FAST, &p->layout);
-    p->settings = (fn_plan_settings){.weights = {.expert_bits = o->expert_bits,
-                                                 .dense_bits = o->dense_bits,
-                                                 .group = o->group_size},
-                                     .ngram_bits = o->ngram_bits,
-                                     .sequences = o->sequences,
-                                     .state_bytes = state_bytes(p, o->context),
-                                     .scratch_bytes = scratch_bytes(p, o->context)};
+    bool asked = o->draft_tokens > 0;
+    p->options.draft_tokens = asked || p->shape.n_mtp == 0 ? o->draft_tokens : FN_DRAFTS_DEFAULT;
     p->book = fn_textbook_of(&p->shape);
+    p->settings = settings_of(p);
     fn_status status = fn_plan_place_ngram(&source, &p->settings, o->ngram, p->limit,
                                            &p->settings.ngram_in_ram, err);
-    return status == FN_OK ? fn_memory_plan_make(&source, &p->settings, &p->plan, err) : status;
+    while (status == FN_OK) { /* fewer drafts, before it does not fit */
+        p->settings.state_bytes = state_bytes(p, o->context);
+        status = fn_memory_plan_make(&source, &p->settings, &p->plan, err);
+        if (status != FN_OK || p->plan.resident <= p->limit || asked ||
+            p->options.draft_tokens == 0) {
+            break;
+        }
+        p->options.draft_tokens--;
+    }
+    return status;
 }
 
 fn_status fn_plan(const fn_plan_options *options, char **json, fn_error *err) {

@@ -349,14 +349,14 @@ static fn_status run_drafts(tracer *t, fn_error *err) {
     status = status == FN_OK ? fn_mtp_chain_init(&chain, &e->shape, err) : status;
     pthread_mutex_lock(&e->mutex);
     status = status == FN_OK ? read_until(t, state, length, err) : status;
-    status = status == FN_OK ? fn_mtp_chain_start(&chain, &e->layout, state, n, err) : status;
+    status = status == FN_OK ? fn_forward_start_chain(e->forward, &chain, state, n, err) : status;
     if (status == FN_OK) {
         int32_t *tokens = (int32_t *)(void *)t->tensors[T_draft_tokens].data;
         float *logits = (float *)(void *)t->tensors[T_draft_logits].data;
         size_t bytes = fn_shape_streams(&e->shape) * sizeof(float);
         tokens[0] = best_of(t->logits, e->shape.vocab);
         for (size_t i = 0; i < n; i++) {
-            fn_forward_draft(e->forward, chains, 1, &tokens[i], logits + i * e->shape.vocab);
+            fn_forward_draft(e->forward, chains, 1, &tokens[i], NULL, logits + i * e->shape.vocab);
             tokens[i + 1] = best_of(logits + i * e->shape.vocab, e->shape.vocab);
             memcpy(t->tensors[T_draft_streams].data + i * bytes, chain.streams, bytes);
         }

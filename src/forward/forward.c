@@ -1,5 +1,6 @@
 #include "forward/forward.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -253,13 +254,49 @@ fn_status fn_forward_run(fn_forward *f, const fn_segment *segments, size_t n, fl
     return status;
 }
 
+const fn_shape *fn_forward_shape(const fn_forward *f) {
+    return f->step.shape;
+}
+
+fn_status fn_forward_start_chain(fn_forward *f, fn_mtp_chain *chain, fn_state *state, size_t n,
+                                 fn_error *err) {
+    return fn_mtp_chain_start(chain, f->step.layout, state, n, err);
+}
+
+/* x [rows, D] -> logits [rows, V] of the shortlist's tiles. */
+static void short_head(const fn_step *s, const fn_shortlist *list, const float *x, size_t rows,
+                       float *logits) {
+    const fn_matrix *head = &s->weights->head;
+    fn_matrix parts[FN_SHORTLIST_RUNS];
+    fn_linear units[FN_SHORTLIST_RUNS];
+    fn_input in = fn_input_of(x, head->cols);
+    fn_input_add(s, &in, rows, head);
+    fn_input_write_all(s, &in, rows);
+    for (size_t i = 0; i < rows * head->rows; i++) {
+        logits[i] = -INFINITY;
+    }
+    for (size_t i = 0; i < list->n_runs; i++) {
+        size_t first = list->runs[i].first_tile * FN_TILE;
+        size_t n = list->runs[i].tiles * FN_TILE;
+        parts[i] = *head;
+        parts[i].tiles += list->runs[i].first_tile * head->tile_bytes;
+        parts[i].rows = n < head->rows - first ? n : head->rows - first;
+        units[i] = fn_input_product(s, &in, head, logits + first, rows);
+        units[i].w = &parts[i];
+    }
+    fn_step_linear(s, units, list->n_runs);
+}
+
 void fn_forward_draft(fn_forward *f, fn_mtp_chain *const *chains, size_t n, const int32_t *tokens,
-                      float *logits) {
+                      const fn_shortlist *shortlist, float *logits) {
     fn_step *s = &f->step;
-    s->segments = f->segments;
     fn_mtp_draft(s, chains, n, tokens, s->mixed);
     s->segments = f->segments;
-    fn_step_project(s, &s->weights->head, s->mixed, logits, n);
+    if (shortlist != NULL) {
+        short_head(s, shortlist, s->mixed, n, logits);
+    } else {
+        fn_step_project(s, &s->weights->head, s->mixed, logits, n);
+    }
 }
 
 void fn_forward_logits(fn_forward *f, size_t first, size_t n, float *logits) {

@@ -8,6 +8,7 @@
 #define FN_FORWARD_FORWARD_H
 
 #include "forward/mtp.h"
+#include "forward/shortlist.h"
 #include "layers/step.h"
 
 typedef struct fn_segment {
@@ -39,6 +40,7 @@ void fn_forward_destroy(fn_forward *forward);
 /* Bytes that creating takes, for the plan. */
 size_t fn_forward_bytes(const fn_shape *shape, size_t max_rows, size_t context, size_t threads);
 size_t fn_forward_max_rows(const fn_forward *forward);
+const fn_shape *fn_forward_shape(const fn_forward *forward);
 
 /* From now on asked before each layer: false ends a forward with FN_E_CANCELLED, no state changed. NULL: off. */
 void fn_forward_watch(fn_forward *forward, bool (*go_on)(void *ud), void *ud);
@@ -49,10 +51,13 @@ void fn_forward_watch(fn_forward *forward, bool (*go_on)(void *ud), void *ud);
 FN_NODISCARD fn_status fn_forward_run(fn_forward *forward, const fn_segment *segments, size_t n,
                                       float *logits, const fn_trace *trace, fn_error *err);
 
+/* Points a chain of up to n drafts at a state (fn_mtp_chain_start). */
+FN_NODISCARD fn_status fn_forward_start_chain(fn_forward *forward, fn_mtp_chain *chain,
+                                              fn_state *state, size_t n, fn_error *err);
 /* One draft of the MTP head for each of n chains: tokens [n] (ids the model has) come next; logits [n, V] of
- * the tokens after them. */
+ * the tokens after them, -inf where the shortlist (NULL: every id) has none. */
 void fn_forward_draft(fn_forward *forward, fn_mtp_chain *const *chains, size_t n,
-                      const int32_t *tokens, float *logits);
+                      const int32_t *tokens, const fn_shortlist *shortlist, float *logits);
 
 /* Logits [n, V] after rows [first, first + n) of the last forward, counted over its segments. */
 void fn_forward_logits(fn_forward *forward, size_t first, size_t n, float *logits);

@@ -12,7 +12,7 @@
  * The JSON of fn_plan (flashnext_tools.h); bytes and counts are integers:
  *   source            {kind: "config" or "headers", path}
  *   settings          {expert_bits, dense_bits, ngram_bits, kv_bits, group_size, context, sequences, chunk,
- *                     threads}; bits 0 = as stored
+ *                     draft_tokens, threads}; bits 0 = as stored
  *   textbook          the published estimate (weights/textbook.h), numbers in `params`:
  *     params          {routed_experts, shared, delta_net, attention, streams, embedding, dense,
  *                     ngram, active, active_experts, active_dense_with_head}

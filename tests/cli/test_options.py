@@ -157,7 +157,8 @@ def test_manual_page_names_every_option(flashnext):
 def test_drafting_and_timings_are_in_the_json(flashnext, ids):
     got = flashnext.json("run", "--model-dir", MODEL, "--ids-file", ids, "-n", 4, "--ignore-eos", "--json")
     assert set(got) >= {"text", "ids", "finish_reason", "timings", "drafting"}
-    assert got["drafting"] == dict(drafter="none", drafted=0, accepted=0)
+    assert got["drafting"] == dict(drafter="none", drafted=0, accepted=0, positions=[], passes=4, tokens_per_pass=1.0,
+                                   speed=got["drafting"]["speed"])
     assert got["timings"]["prompt_n"] == 5 and got["timings"]["predicted_n"] == 4
     assert got["text"] is None and got["finish_reason"] == "length" and len(got["ids"]) == 4
 

@@ -1,0 +1,23 @@
+/* cli/drafting.h - options that say who drafts, and what drafting did.
+ *
+ * Path:     cli_options -> [this] -> fn_engine_options; fn_drafting -> [this] -> /stats, --json
+ * Threads:  one at a time. */
+#ifndef CLI_DRAFTING_H
+#define CLI_DRAFTING_H
+
+#include <jansson.h>
+
+#include "cli/options.h"
+#include "cli/sampling.h"
+
+void cli_drafting_options(const cli_options *options, fn_engine_options *engine);
+
+/* Times the answer's speed without drafting; 0 where that is not known. */
+double cli_drafting_speed(const cli_timings *timings);
+/* One line on standard error, if anything was drafted. */
+void cli_drafting_show(const cli_timings *timings);
+/* {"drafter", "drafted", "accepted", "positions": [{"drafted", "accepted"}], "passes", "tokens_per_pass",
+ * "speed"}; numbers that are not known are null. */
+json_t *cli_drafting_json(const cli_timings *timings);
+
+#endif

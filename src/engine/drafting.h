@@ -1,0 +1,58 @@
+/* engine/drafting.h - which drafter an engine has, the drafter of a session, and one pass: guess, run all guesses
+ * in one forward, keep what the sampler would have chosen anyway.
+ *
+ * Path:    options -> [setup] -> fn_engine; stepper.h's choices + drafting/ -> [pass] -> the session goes on. */
+#ifndef FN_ENGINE_DRAFTING_H
+#define FN_ENGINE_DRAFTING_H
+
+#include "drafting/draft_pace.h"
+#include "drafting/drafter.h"
+#include "engine/stepper.h"
+
+/* Drafts in a pass, where nobody says how many. */
+#define FN_DRAFTS_DEFAULT 4
+
+/* What an engine drafts with. */
+typedef struct fn_draft_setup {
+    fn_drafter_choice kind; /* never AUTO */
+    size_t most;            /* drafts in a pass; 0: none */
+    bool fixed;
+    float least;
+    fn_shortlist shortlist;
+    bool whole_vocab; /* the shortlist is not used */
+    fn_engine *model; /* of the draft model, or NULL */
+} fn_draft_setup;
+
+/* Before the main model is planned: loads the draft model if one is asked for. */
+FN_NODISCARD fn_status fn_draft_setup_open(const fn_engine_options *options, fn_draft_setup *out,
+                                           fn_error *err);
+/* With the model's shape and text known: settles the kind. Fails with FN_E_USAGE for what cannot be. */
+FN_NODISCARD fn_status fn_draft_setup_settle(fn_draft_setup *setup,
+                                             const fn_engine_options *options,
+                                             const fn_shape *shape, const fn_text *text,
+                                             fn_error *err);
+void fn_draft_setup_close(fn_draft_setup *setup);
+const char *fn_draft_name(const fn_draft_setup *setup);
+
+/* What is left of a limit (0: none) for the main model, when the draft model and its sessions have theirs. */
+uint64_t fn_draft_limit(const fn_draft_setup *setup, uint64_t mem_limit, size_t sessions,
+                        size_t context);
+
+/* Bytes that one session takes for `most` drafts in a pass. */
+uint64_t fn_draft_bytes(const fn_shape *shape, const fn_state_layout *layout, size_t most);
+
+/* Makes session->drafter and reserves what its passes need. */
+FN_NODISCARD fn_status fn_session_make_drafter(fn_session *session, fn_error *err);
+
+/* An answer that is being made. */
+typedef struct fn_draft_run {
+    fn_session *session;
+    fn_stepper *stepper;
+    fn_drafting counts;
+} fn_draft_run;
+
+/* One pass: *id, chosen and not yet read, becomes part of the answer, and so do the guesses behind it that hold.
+ * *id is then the next one, if the stepper wants more. */
+FN_NODISCARD fn_status fn_draft_pass(fn_draft_run *run, int32_t *id, fn_error *err);
+
+#endif
