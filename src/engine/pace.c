@@ -3,41 +3,55 @@
 #define FIRST_CHUNK 16
 #define MIN_CHUNK 4
 
+static size_t place_of(size_t answers) {
+    return answers < FN_PACE_MAX_ANSWERS ? answers : FN_PACE_MAX_ANSWERS;
+}
+
+static double chunk_of(const fn_pace *p) {
+    return p->chunk > 0 ? p->chunk : FIRST_CHUNK;
+}
+
 size_t fn_pace_chunk(const fn_pace *p, size_t answers, size_t room) {
     if (answers == 0) {
         return room;
     }
-    double alone = p->alone[answers < FN_PACE_MAX_ANSWERS ? answers : FN_PACE_MAX_ANSWERS];
-    if (!(alone > 0)) {
+    if (!(p->alone[place_of(answers)] > 0)) {
         return 0;
     }
-    size_t chunk = FIRST_CHUNK;
-    if (p->per_id > 0) {
-        double ids = (FN_PACE_STRETCH - 1) * alone / p->per_id;
-        double most =
-            2.0 * (double)p->last; /* what was measured holds near where it was measured */
-        ids = ids < most ? ids : most;
-        chunk = ids < MIN_CHUNK ? MIN_CHUNK : (size_t)ids;
-    }
+    size_t chunk = (size_t)chunk_of(p);
     return chunk < room ? chunk : room;
 }
 
-/* A forward that the system held up counts as twice the usual at most. */
+static double between(double x, double least, double most) {
+    x = x < least ? least : x;
+    return x > most ? most : x;
+}
+
+/* Near the middle of what was seen, not its mean: forwards that the system held up must not count for more. */
 static double follow(double known, double seen) {
-    double bounded = seen < 2 * known ? seen : 2 * known;
-    return known > 0 ? known + 0.3 * (bounded - known) : seen;
+    return known > 0 ? known + 0.3 * (between(seen, 0.5 * known, 1.5 * known) - known) : seen;
+}
+
+/* Far too fast: up to twice as many ids next time; else part of the way. */
+static double next_chunk(double chunk, double ratio) {
+    double factor = between(ratio, 0.5, 2);
+    return chunk * (factor > 1.5 ? factor : 1 + 0.5 * (factor - 1));
 }
 
 void fn_pace_learn(fn_pace *p, size_t answers, size_t prompt_ids, double seconds) {
-    double *alone = &p->alone[answers < FN_PACE_MAX_ANSWERS ? answers : FN_PACE_MAX_ANSWERS];
-    if (answers > 0 && prompt_ids == 0) {
+    double *alone = &p->alone[place_of(answers)];
+    if (answers == 0 || !(seconds > 0)) {
+        return;
+    }
+    if (prompt_ids == 0) {
         *alone = follow(*alone, seconds);
+        return;
     }
-    if (answers == 0 || prompt_ids == 0 || prompt_ids * 4 < p->last) {
-        return; /* the end of a prompt: too few ids to tell what one costs */
+    double ids = (double)prompt_ids;
+    double ratio = FN_PACE_STRETCH * *alone / seconds;
+    if (ids < 0.7 * chunk_of(p) && ratio > 1) {
+        return; /* the end of a prompt: a smaller chunk than was allowed says nothing of that one */
     }
-    double added = (seconds - *alone) / (double)prompt_ids;
-    double least = 0.01 * *alone / (double)prompt_ids;
-    p->last = prompt_ids > p->last ? prompt_ids : p->last;
-    p->per_id = follow(p->per_id, added > least ? added : least);
+    double next = next_chunk(ids, ratio);
+    p->chunk = next > MIN_CHUNK ? next : MIN_CHUNK;
 }

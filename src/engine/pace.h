@@ -1,22 +1,22 @@
 /* engine/pace.h - how many prompt ids go into a forward beside running answers, from measured times.
  *
- * Rule:    with no answer running, as many as fit. Else as many as keep the forward within
- *          FN_PACE_STRETCH times a forward of the answers alone: what a reader sees as the gap between two
- *          words. Larger chunks cost a reader more, smaller ones cost the prompt more.
+ * Rule:    with no answer running, as many as fit. Else as many as keep the forward near FN_PACE_STRETCH
+ *          times a forward of the answers alone: what a reader sees as the gap between two words. Larger
+ *          chunks cost the reader more, smaller ones cost the prompt more. No model of the machine: a chunk
+ *          that was too fast grows, one that was too slow shrinks.
  * Threads: one. Memory: the struct. */
 #ifndef FN_ENGINE_PACE_H
 #define FN_ENGINE_PACE_H
 
 #include <stddef.h>
 
-#define FN_PACE_STRETCH 2.5
+#define FN_PACE_STRETCH 2.6
 #define FN_PACE_MAX_ANSWERS 128
 
 typedef struct fn_pace {
     double alone[FN_PACE_MAX_ANSWERS +
                  1]; /* [answers] seconds of a forward of answers alone; 0: unknown */
-    double per_id;   /* seconds that a prompt id adds to such a forward; 0: unknown */
-    size_t last;     /* ids of the last chunk beside answers */
+    double chunk;    /* prompt ids beside answers; 0: nothing learnt yet */
 } fn_pace;
 
 /* Prompt ids for the next forward beside `answers` rows; room: rows that are left. 0: run the answers alone

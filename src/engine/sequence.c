@@ -219,7 +219,11 @@ void fn_sequence_end(fn_scheduler *s, fn_sequence *q, const fn_error *failure) {
         r->n_open--;
         r->result.n_thinking += fn_stepper_result(q->stepper).n_thinking_ids;
     }
-    keep_if_far(s, q, q->phase != FN_SEQUENCE_PROMPT);
+    if (q->phase == FN_SEQUENCE_CLOSING) {
+        keep(s, q, true);
+    } else {
+        keep_if_far(s, q, false);
+    }
     s->reserved_bytes -= q->bytes;
     s->n_running--;
     r->n_sequences--;

@@ -44,6 +44,15 @@ static asked make_asked(const fn_engine *engine, size_t i, float temperature) {
     return a;
 }
 
+static asked long_asked(const fn_engine *engine, size_t seed, size_t n, size_t limit) {
+    asked a = {.n = n, .generation = fn_generation_default(fn_engine_text(engine))};
+    make_ids(engine, seed, a.ids, n);
+    a.generation.sampling = (fn_sampling){.top_p = 1, .repetition_penalty = 1};
+    a.generation.ignore_end = true;
+    a.generation.max_tokens = limit;
+    return a;
+}
+
 static void sixteen_at_once_equal_each_alone(void **unused) {
     (void)unused;
     for (size_t m = 0; m < n_model_dirs; m++) {
@@ -194,16 +203,112 @@ static void a_thinking_budget_closes_the_thought(void **unused) {
     fn_engine_close(engine);
 }
 
-/* ---- refusals ---- */
+/* ---- conversations ---- */
 
-static asked long_asked(const fn_engine *engine, size_t seed, size_t n, size_t limit) {
-    asked a = {.n = n, .generation = fn_generation_default(fn_engine_text(engine))};
-    make_ids(engine, seed, a.ids, n);
-    a.generation.sampling = (fn_sampling){.top_p = 1, .repetition_penalty = 1};
-    a.generation.ignore_end = true;
-    a.generation.max_tokens = limit;
-    return a;
+/* Ten turns, each with a new question. The history keeps the whole answers, or (as templates do) drops their
+ * first half, the thought; each turn reads again no more than what is new to it, and is answered as if cold. */
+static void conversations_read_only_what_is_new(void **unused) {
+    enum { TURNS = 10, QUESTION = 12, ANSWER = 10, OPENER = 3, ROOM = 400 };
+    (void)unused;
+    for (int keeps_thoughts = 0; keeps_thoughts < 2; keeps_thoughts++) {
+        fn_engine *engine = open_model(model_dirs[keeps_thoughts], 2, 16, ROOM);
+        fn_scheduler *s =
+            new_scheduler(engine, (fn_scheduler_options){.max_running = 2, .cache_bytes = 1 << 26});
+        asked a = long_asked(engine, 1, 60, ANSWER); /* the system's message */
+        size_t marks[2 * TURNS + 1] = {a.n};
+        size_t n_marks = 1;
+        size_t before = 0; /* ids of the last prompt without its opener: a marked place */
+        for (size_t turn = 0; turn < TURNS; turn++) {
+            told t;
+            told alone;
+            make_ids(engine, 300 + turn, a.ids + a.n, QUESTION + OPENER);
+            a.n += QUESTION;
+            marks[n_marks++] = a.n;
+            size_t message_end = a.n;
+            a.n += OPENER;
+            fn_request_options options = {.marks = marks, .n_marks = n_marks};
+            told_start(s, &a, &options, &t);
+            told_wait(&t);
+            told_alone(engine, &a, &alone);
+            assert_same_told(&t, &alone);
+            if (turn > 0) {
+                assert_true(t.result.n_cached >=
+                            (keeps_thoughts ? before + OPENER + ANSWER : before));
+            }
+            before = message_end;
+            size_t kept = keeps_thoughts ? ANSWER : ANSWER / 2;
+            memcpy(a.ids + a.n, t.answers[0].ids + ANSWER - kept, kept * sizeof *a.ids);
+            a.n += kept;
+            told_free(&t);
+            told_free(&alone);
+        }
+        fn_scheduler_counts counts;
+        fn_scheduler_get_counts(s, &counts);
+        assert_true(counts.cache_hits >= TURNS - 1);
+        fn_scheduler_destroy(s);
+        fn_engine_close(engine);
+    }
 }
+
+/* Hits that leave 0, 1, 2, 3 ids, and two prompts that part after a common beginning. */
+static void hits_and_forks_are_answered_as_if_cold(void **unused) {
+    (void)unused;
+    fn_engine *engine = open_model(model_dirs[0], 2, 32, CONTEXT);
+    fn_scheduler *s =
+        new_scheduler(engine, (fn_scheduler_options){.max_running = 2, .cache_bytes = 1 << 26});
+    asked a = long_asked(engine, 2, 90, 8);
+    a.generation.n_logprobs = 5;
+    for (size_t i = 0; i < 90; i++) { /* no end ids: only the prompt's end is kept */
+        a.ids[i] = a.ids[i] == engine->shape.eos_id ? 1 : a.ids[i];
+    }
+    asked b = a;
+    for (size_t way = 0; way < 6; way++) {
+        told t;
+        told alone;
+        b.n = way == 0 ? 90 : 90 + way - 1;
+        make_ids(engine, 50 + way, b.ids + 90, 10); /* what follows differs each time */
+        told_start(s, &b, NULL, &t);
+        told_wait(&t);
+        told_alone(engine, &b, &alone);
+        assert_same_told(&t, &alone);
+        assert_int_equal(t.result.n_cached, way == 0 ? 0 : 90);
+        told_free(&t);
+        told_free(&alone);
+    }
+    fn_scheduler_destroy(s);
+    fn_engine_close(engine);
+}
+
+/* Answers go on while a long prompt enters: it is not read in one piece, nor in two. */
+static void a_long_prompt_leaves_room_for_running_answers(void **unused) {
+    (void)unused;
+    fn_engine *engine = open_model(model_dirs[0], 1, 128, 600);
+    fn_scheduler *s =
+        new_scheduler(engine, (fn_scheduler_options){.max_running = 2, .state_bytes = 1 << 28});
+    asked a = long_asked(engine, 3, 10, 500);
+    asked b = long_asked(engine, 4, 256, 2);
+    told running;
+    told entering;
+    told_start(s, &a, NULL, &running);
+    told_wait_ids(&running, 10);
+    told_start(s, &b, NULL, &entering);
+    told_wait(&entering);
+    fn_request_cancel(running.request);
+    told_wait(&running);
+    size_t between = 0;
+    for (size_t i = 0; i < running.answers[0].n; i++) {
+        between += running.answers[0].at[i] > entering.started + entering.result.started &&
+                   running.answers[0].at[i] < entering.answers[0].at[0];
+    }
+    assert_true(between >= 3);
+    assert_true(entering.n_progress >= 4);
+    told_free(&running);
+    told_free(&entering);
+    fn_scheduler_destroy(s);
+    fn_engine_close(engine);
+}
+
+/* ---- refusals ---- */
 
 static void prompts_at_and_over_the_limit(void **unused) {
     (void)unused;
@@ -575,6 +680,9 @@ int main(void) {
         cmocka_unit_test(several_answers_equal_requests_with_the_next_seeds),
         cmocka_unit_test(prompt_logprobs_are_those_of_the_logits_read_one_by_one),
         cmocka_unit_test(a_thinking_budget_closes_the_thought),
+        cmocka_unit_test(conversations_read_only_what_is_new),
+        cmocka_unit_test(hits_and_forks_are_answered_as_if_cold),
+        cmocka_unit_test(a_long_prompt_leaves_room_for_running_answers),
         cmocka_unit_test(prompts_at_and_over_the_limit),
         cmocka_unit_test(a_full_queue_refuses_and_the_others_are_answered),
         cmocka_unit_test(requests_that_do_not_fit_together_take_turns),
