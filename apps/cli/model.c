@@ -90,28 +90,24 @@ static fn_precision precision_asked(const cli_options *options, fn_precision oth
     return strcmp(word, "exact") == 0 ? FN_PRECISION_EXACT : FN_PRECISION_FAST;
 }
 
-fn_status cli_model_open(const cli_options *options, fn_precision precision, size_t context,
-                         cli_model *out, fn_error *err) {
-    return cli_model_open_for(options, precision, context, 1, out, err);
-}
-
-fn_status cli_model_open_for(const cli_options *options, fn_precision precision, size_t context,
-                             size_t sequences, cli_model *out, fn_error *err) {
+static fn_status open_with(const cli_options *options, const fn_engine_options *special,
+                           cli_model *out, fn_error *err) {
     *out = (cli_model){0};
     fn_status status = cli_model_dir(options, &out->dir, err);
     if (status != FN_OK) {
         return status;
     }
     cli_progress_init(&out->progress, options);
-    fn_engine_options engine = fn_engine_options_default();
+    fn_engine_options engine = *special;
     engine.model_dir = out->dir;
     engine.tokenizer_path = cli_text(options, CLI_OPT_TOKENIZER);
     engine.template_path = cli_text(options, CLI_OPT_TEMPLATE);
-    engine.precision = precision_asked(options, precision);
+    engine.precision = precision_asked(options, special->precision);
     engine.isa = cli_text(options, CLI_OPT_ISA);
     engine.threads = cli_count(options, CLI_OPT_THREADS, 0);
-    engine.sessions = sequences;
-    engine.context = context > 0 ? context : cli_count(options, CLI_OPT_CONTEXT, 0);
+    if (engine.context == 0) {
+        engine.context = cli_count(options, CLI_OPT_CONTEXT, 0);
+    }
     engine.chunk = cli_count(options, CLI_OPT_CHUNK, 0);
     engine.expert_bits = cli_bits(options, CLI_OPT_EXPERT_BITS);
     engine.dense_bits = cli_bits(options, CLI_OPT_DENSE_BITS);
@@ -138,6 +134,22 @@ fn_status cli_model_open_for(const cli_options *options, fn_precision precision,
         cli_ngram_show(out->engine);
     }
     return FN_OK;
+}
+
+fn_status cli_model_open(const cli_options *options, fn_precision precision, size_t context,
+                         cli_model *out, fn_error *err) {
+    fn_engine_options special = fn_engine_options_default();
+    special.precision = precision;
+    special.context = context;
+    return open_with(options, &special, out, err);
+}
+
+fn_status cli_model_open_for(const cli_options *options, size_t sequences, uint64_t reserve_bytes,
+                             cli_model *out, fn_error *err) {
+    fn_engine_options special = fn_engine_options_default();
+    special.sessions = sequences;
+    special.reserve_bytes = reserve_bytes;
+    return open_with(options, &special, out, err);
 }
 
 void cli_model_close(cli_model *model) {

@@ -11,11 +11,14 @@
 #include "server/server.h"
 
 #define DEFAULT_CACHE_BYTES (UINT64_C(1) << 30)
+#define LEAST_CACHE_BYTES (UINT64_C(16) << 20)
 #define DEFAULT_PARALLEL 16
 
 typedef struct serve_state {
     const cli_options *options;
     cli_model model;
+    bool no_model; /* it could not be opened */
+    srv_options server;
     cli_buffer key_text;
     const char **keys; /* [n_keys]: --api-key, then the lines of --api-key-file */
     size_t n_keys;
@@ -67,27 +70,34 @@ static fn_status read_keys(serve_state *state, fn_error *err) {
 
 /* ---- options ---------------------------------------------------------------------------- */
 
-/* Memory for as many whole contexts as answers may run, or for as many of them as fit. */
+/* Memory for as many whole contexts as answers may run and for the prefix cache; where that does
+ * not fit and nobody asked for it, less of either. */
 static fn_status open_model(void *ud, fn_engine **out, fn_error *err) {
     serve_state *state = ud;
     const cli_options *options = state->options;
-    bool given = cli_is_set(options, CLI_OPT_SEQUENCES);
-    size_t parallel = cli_count(options, CLI_OPT_PARALLEL, DEFAULT_PARALLEL);
-    size_t sequences = cli_count(options, CLI_OPT_SEQUENCES, parallel);
-    fn_status status = FN_OK;
+    uint64_t *cache = &state->server.scheduler.cache_bytes;
+    bool less_cache = !cli_is_set(options, CLI_OPT_CACHE_SIZE);
+    bool fewer = !cli_is_set(options, CLI_OPT_SEQUENCES);
+    size_t sequences =
+        cli_count(options, CLI_OPT_SEQUENCES, state->server.scheduler.max_running);
     for (;;) {
         fn_error failure = {0};
-        status = cli_model_open_for(options, FN_PRECISION_DEFAULT, 0, sequences, &state->model,
-                                    &failure);
-        if (status != FN_E_FIT || given || sequences <= 1) {
+        fn_status status =
+            cli_model_open_for(options, sequences, *cache, &state->model, &failure);
+        bool again = status == FN_E_FIT && ((fewer && sequences > 1) || (less_cache && *cache > 0));
+        if (!again) {
             *err = failure;
-            break;
+            *out = state->model.engine;
+            state->no_model = status != FN_OK;
+            return status;
         }
         cli_model_close(&state->model);
-        sequences /= 2;
+        if (fewer && sequences > 1) {
+            sequences /= 2;
+        } else {
+            *cache = *cache > LEAST_CACHE_BYTES ? *cache / 4 : 0;
+        }
     }
-    *out = state->model.engine;
-    return status;
 }
 
 static fn_scheduler_options scheduler_options(const cli_options *options) {
@@ -154,14 +164,14 @@ int cli_serve(const cli_options *options) {
     fn_status status = cli_model_dir(options, &model_dir, &err);
     status = status == FN_OK ? read_keys(&state, &err) : status;
     if (status == FN_OK) {
-        srv_options server = server_options(&state, model_dir);
-        status = check(&server, options, &err);
+        state.server = server_options(&state, model_dir);
+        status = check(&state.server, options, &err);
         if (status == FN_OK) {
-            status = srv_run(&server, &err);
+            status = srv_run(&state.server, &err);
         }
     }
     if (status != FN_OK) {
-        code = cli_report(status, &err);
+        code = state.no_model ? cli_report_model(status, &err) : cli_report(status, &err);
     }
     cli_model_close(&state.model);
     cli_buffer_free(&state.key_text);

@@ -170,13 +170,14 @@ void srv_reply_bytes(srv_exchange *x, int status, const char *type, const char *
     struct evbuffer *body = evbuffer_new();
     stop_waiting(x);
     if (n > 0) {
-        (void)evbuffer_add(body, bytes, n);
         srv_exchange_set(x, "Content-Type", type);
     }
     if (evhttp_request_get_command(x->req) == EVHTTP_REQ_HEAD) {
-        char length[32];
+        char length[32]; /* of the body that a GET would have: evhttp would send it */
         (void)snprintf(length, sizeof length, "%zu", n);
         srv_exchange_set(x, "Content-Length", length);
+    } else if (n > 0) {
+        (void)evbuffer_add(body, bytes, n);
     }
     if (x->server->draining) {
         srv_exchange_set(x, "Connection", "close");

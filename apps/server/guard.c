@@ -23,9 +23,20 @@ struct srv_guard {
     double received;
 };
 
+/* evhttp takes its callbacks and their argument off what it frees. */
+static bool was_let_go(const srv_guard *guard) {
+    void *ud = NULL;
+    bufferevent_getcb(guard->bev, NULL, NULL, NULL, &ud);
+    return ud == NULL;
+}
+
 static void on_input(struct evbuffer *input, const struct evbuffer_cb_info *info, void *ud) {
     srv_guard *guard = ud;
     (void)input;
+    if (was_let_go(guard)) {
+        bufferevent_disable(guard->bev, EV_READ | EV_WRITE); /* nobody will look at it */
+        return;
+    }
     if (info->n_added == 0 || guard->phase == ANSWERING) {
         return;
     }
@@ -100,13 +111,6 @@ static void cut(struct bufferevent *bev) {
 
 void srv_guard_cut(struct evhttp_connection *connection) {
     cut(evhttp_connection_get_bufferevent(connection));
-}
-
-/* evhttp takes its callbacks and their argument off what it frees. */
-static bool was_let_go(const srv_guard *guard) {
-    void *ud = NULL;
-    bufferevent_getcb(guard->bev, NULL, NULL, NULL, &ud);
-    return ud == NULL;
 }
 
 static void forget(srv_guard *guard) {

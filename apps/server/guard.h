@@ -9,7 +9,9 @@
  *
  * Path:     evhttp's bevcb -> [this] -> sockets shut down, which evhttp sees as any other end
  * Threads:  the I/O thread.
- * Memory:   a guard holds a reference to its bufferevent until the next sweep after evhttp let go. */
+ * Memory:   a guard holds a reference to its bufferevent until the next sweep after evhttp let go. Its
+ *           socket must live as long (BEV_OPT_CLOSE_ON_FREE): closed earlier, its number could be
+ *           another connection's, whose bytes it would read. */
 #ifndef SERVER_GUARD_H
 #define SERVER_GUARD_H
 

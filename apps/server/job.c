@@ -218,12 +218,10 @@ static void take_token(srv_job *job, srv_part *part, const fn_event *event) {
     if (job->request.return_token_ids) {
         srv_tokens_add_id(&answer->tokens, event->id);
     }
-    if (!job->request.logprobs || is_end_id(job, event->id)) {
-        return;
-    }
-    if (job->request.chat) {
+    /* A message does not show its end token; the old shape does, where clients count tokens. */
+    if (job->request.logprobs && job->request.chat && !is_end_id(job, event->id)) {
         srv_tokens_add_chat(&answer->tokens, text, event, job->request.n_top);
-    } else {
+    } else if (job->request.logprobs && !job->request.chat) {
         srv_tokens_add_legacy(&answer->tokens, text, event, job->request.n_top, true);
     }
 }

@@ -104,8 +104,9 @@ static void look_at_loader(srv_server *server) {
 
 static struct bufferevent *on_connection(struct event_base *base, void *ud) {
     srv_server *server = ud;
-    struct bufferevent *bev = server->tls != NULL ? srv_tls_accept(server->tls, base)
-                                                  : bufferevent_socket_new(base, -1, 0);
+    struct bufferevent *bev = server->tls != NULL
+                                  ? srv_tls_accept(server->tls, base)
+                                  : bufferevent_socket_new(base, -1, BEV_OPT_CLOSE_ON_FREE);
     if (bev != NULL) {
         srv_guard_add(&server->guards, bev);
     }
