@@ -96,6 +96,7 @@ typedef struct fn_perplexity_options {
     const int32_t *ids; /* [n]: read in windows, each from an empty state */
     size_t n;
     size_t window;              /* ids in a window, at least 2; 0: 512, or the context if smaller */
+    bool by_document;           /* windows end behind the config's end-of-text token */
     const char *save_path;      /* keep this run's logits there as a reference; or NULL */
     const char *reference_path; /* compare with such a run of the same ids and windows; or NULL */
 } fn_perplexity_options;

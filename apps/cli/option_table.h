@@ -257,6 +257,9 @@ X(SCALE, "scale", 0, NUMBER, CLI_BIT(VERIFY), "", "X", \
 X(WINDOW, "window", 0, COUNT, CLI_BIT(PERPLEXITY), "", "N", \
   2, 1e12, CLI_COMMON, "Comparison", \
   "tokens read together from an empty state (default: 512)") \
+X(BY_DOCUMENT, "by-document", 0, FLAG, CLI_BIT(PERPLEXITY), "", "", \
+  0, 0, 0, "Comparison", \
+  "begin a window behind each end-of-text token (<|endoftext|>): every document from its own start") \
 X(SAVE_REFERENCE, "save-reference", 0, TEXT, CLI_BIT(PERPLEXITY), "", "FILE", \
   0, 0, CLI_COMMON, "Comparison", \
   "keep this run's logits (4 bytes for each prediction and token of the vocabulary)") \

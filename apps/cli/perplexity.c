@@ -78,6 +78,7 @@ static int score(const cli_options *options, cli_model *model, const fn_ids *ids
     fn_perplexity_options settings = {.ids = ids->items,
                                       .n = ids->count,
                                       .window = cli_count(options, CLI_OPT_WINDOW, 0),
+                                      .by_document = cli_flag(options, CLI_OPT_BY_DOCUMENT),
                                       .save_path = cli_text(options, CLI_OPT_SAVE_REFERENCE),
                                       .reference_path = cli_text(options, CLI_OPT_REFERENCE)};
     double begin = cli_now();

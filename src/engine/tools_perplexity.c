@@ -16,7 +16,7 @@
 
 typedef struct reference_header {
     char magic[8];
-    uint32_t version, reserved;
+    uint32_t version, by_document;
     uint64_t vocab, window, n_ids, ids_digest;
 } reference_header;
 
@@ -125,17 +125,43 @@ static fn_status score_window(scorer *s, fn_state *state, const int32_t *ids, si
     return status;
 }
 
-static fn_status score_all(scorer *s, fn_state *state, fn_error *err) {
+/* Where the document that begins at `at` ends: where asked behind the next end-of-text token, else with the text. */
+static size_t document_end(const scorer *s, size_t at) {
+    const fn_perplexity_options *o = s->options;
+    while (at < o->n && !(o->by_document && o->ids[at] == s->engine->shape.eos_id)) {
+        at++;
+    }
+    return at < o->n ? at + 1 : o->n;
+}
+
+static fn_status score_document(scorer *s, fn_state *state, size_t begin, size_t end,
+                                fn_error *err) {
     const fn_perplexity_options *o = s->options;
     fn_engine *e = s->engine;
     fn_status status = FN_OK;
-    for (size_t at = 0; at + 1 < o->n && status == FN_OK; at += s->window) {
-        size_t n = o->n - at < s->window ? o->n - at : s->window;
+    for (size_t at = begin; at + 1 < end && status == FN_OK; at += s->window) {
+        size_t n = end - at < s->window ? end - at : s->window;
         status = score_window(s, state, o->ids + at, n, err);
         if (status == FN_OK && e->progress != NULL &&
             !e->progress(e->progress_ud, "text", at + n, o->n)) {
             status = fn_fail(err, FN_E_CANCELLED, "scoring was cancelled");
         }
+    }
+    return status;
+}
+
+static fn_status score_all(scorer *s, fn_state *state, fn_error *err) {
+    fn_status status = FN_OK;
+    for (size_t at = 0; at < s->options->n && status == FN_OK;) {
+        size_t end = document_end(s, at);
+        status = score_document(s, state, at, end, err);
+        at = end;
+    }
+    if (status == FN_OK && s->positions == 0) {
+        status = fn_fail(err, FN_E_USAGE,
+                         "the text has %zu tokens and nothing to predict: no "
+                         "document of two or more",
+                         s->options->n);
     }
     return status;
 }
@@ -146,6 +172,7 @@ static reference_header make_header(const scorer *s) {
     const fn_perplexity_options *o = s->options;
     reference_header h = {.magic = MAGIC,
                           .version = VERSION,
+                          .by_document = s->options->by_document,
                           .vocab = s->engine->shape.vocab,
                           .window = s->window,
                           .n_ids = o->n};
@@ -173,6 +200,11 @@ static fn_status open_reference(scorer *s, fn_error *err) {
             path, (unsigned long long)found.n_ids, (unsigned long long)found.window,
             (unsigned long long)found.vocab, (unsigned long long)want.n_ids,
             (unsigned long long)want.window, (unsigned long long)want.vocab);
+    }
+    if (found.by_document != want.by_document) {
+        return fn_fail(err, FN_E_MODEL, "%s: a reference of a text read %s, not %s", path,
+                       found.by_document ? "by document" : "as one",
+                       want.by_document ? "by document" : "as one");
     }
     if (found.ids_digest != want.ids_digest) {
         return fn_fail(err, FN_E_MODEL, "%s: a reference of another text", path);

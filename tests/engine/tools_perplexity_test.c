@@ -81,6 +81,38 @@ static void mean_loss_is_that_of_the_official_logits(void **unused) {
     }
 }
 
+/* Positions and loss of a text with two end tokens are those of its three documents. */
+static void documents_end_with_the_end_token(void **unused) {
+    (void)unused;
+    static const size_t ends[] = {0, 14, 15, 40};
+    int32_t ids[40];
+    fn_engine *engine = open_model(model_dirs[0], 2, 16, 64);
+    make_ids(engine, 7, ids, 40);
+    for (size_t i = 0; i < 40; i++) {
+        ids[i] = ids[i] == engine->shape.eos_id ? ids[i] + 1 : ids[i];
+    }
+    ids[13] = ids[14] = engine->shape.eos_id;
+    fn_perplexity whole;
+    fn_perplexity_options options = {.ids = ids, .n = 40, .window = 16, .by_document = true};
+    assert_int_equal(fn_perplexity_run(engine, &options, &whole, NULL), FN_OK);
+    assert_int_equal(whole.positions, 13 + 0 + 15 + 8);
+    double sum = 0.0;
+    for (size_t d = 0; d < 3; d += 2) {
+        fn_perplexity part;
+        options.ids = ids + ends[d];
+        options.n = ends[d + 1] - ends[d];
+        assert_int_equal(fn_perplexity_run(engine, &options, &part, NULL), FN_OK);
+        sum += part.nll * (double)part.positions;
+    }
+    assert_true(fabs(sum / 36.0 - whole.nll) < 1e-12);
+    fn_error err = {0};
+    ids[12] = engine->shape.eos_id;
+    options = (fn_perplexity_options){.ids = ids + 12, .n = 3, .by_document = true};
+    check_error(fn_perplexity_run(engine, &options, &whole, &err), &err, FN_E_USAGE, "3 tokens",
+                "nothing to predict");
+    fn_engine_close(engine);
+}
+
 static float *read_saved(const char *path, size_t n) {
     FILE *f = fopen(path, "rb");
     float *values = malloc(n * sizeof *values);
@@ -169,6 +201,7 @@ static void divergence_is_that_of_the_two_saved_runs(void **unused) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mean_loss_is_that_of_the_official_logits),
+        cmocka_unit_test(documents_end_with_the_end_token),
         cmocka_unit_test(divergence_is_that_of_the_two_saved_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
