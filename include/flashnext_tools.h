@@ -117,6 +117,63 @@ typedef struct fn_perplexity {
 FN_API fn_status fn_perplexity_run(fn_engine *engine, const fn_perplexity_options *options,
                                    fn_perplexity *out, fn_error *err);
 
+/* ---- measuring speed ------------------------------------------------------------------------ */
+
+/* What the machine can do at most right now, on all threads of the engine: bytes read from memory (of the
+ * weights, in one stream a thread or in eight, whichever is faster) and multiply-adds in registers with the
+ * instructions of the engine's kernels (a multiplication and an addition each count), a second. */
+typedef struct fn_limits {
+    double read, int8, bf16, f32;
+} fn_limits;
+FN_API void fn_limits_measure(fn_engine *engine, fn_limits *out);
+
+/* What one forward of the trunk has to do: `rows` new tokens, the first of them after `depth` others, of
+ * `sequences` sequences (which share the rows), of which `logits` rows want logits. */
+typedef struct fn_work {
+    double
+        weight_bytes; /* every matrix once; of the experts those that the rows choose on average */
+    double state_bytes; /* states, selected keys and values, pooled index keys: read once */
+    double int8_operations, bf16_operations,
+        f32_operations; /* of the matrices, by what multiplies */
+} fn_work;
+FN_API void fn_work_of(const fn_engine *engine, size_t rows, size_t depth, size_t sequences,
+                       size_t logits, fn_work *out);
+
+/* One forward that reads one id into each of n sessions of one engine, and logits [n, vocab] behind them. */
+FN_API fn_status fn_sessions_step(fn_session *const *sessions, const int32_t *ids, size_t n,
+                                  float *logits, fn_error *err);
+
+#define FN_PROFILE_MAP(X)                                                                          \
+    X(EMBEDDING, "embedding, positions")                                                           \
+    X(NGRAM, "n-gram memory")                                                                      \
+    X(MIXERS, "stream mixers")                                                                     \
+    X(DELTA_PROJECTIONS, "delta net: projections")                                                 \
+    X(DELTA_RULE, "delta net: conv, rule, gate")                                                   \
+    X(ATTENTION_PROJECTIONS, "attention: projections")                                             \
+    X(INDEXER, "attention: pooled keys")                                                           \
+    X(ATTENTION, "attention: choice and keys")                                                     \
+    X(ROUTER, "router")                                                                            \
+    X(EXPERTS, "experts")                                                                          \
+    X(EXPERT_SUM, "sum of the experts")                                                            \
+    X(MTP, "MTP head")                                                                             \
+    X(HEAD, "LM head")                                                                             \
+    X(REST, "states")
+
+typedef enum fn_profile_class {
+#define FN_PROFILE_ENUM(name, text) FN_PROFILE_##name,
+    FN_PROFILE_MAP(FN_PROFILE_ENUM)
+#undef FN_PROFILE_ENUM
+        FN_PROFILE_CLASSES
+} fn_profile_class;
+
+/* Seconds of the engine's forwards, by what they did. */
+typedef struct fn_profile {
+    double seconds[FN_PROFILE_CLASSES];
+} fn_profile;
+/* From now on, from zero; and the sums so far, after which it is off again. */
+FN_API void fn_profile_begin(fn_engine *engine);
+FN_API void fn_profile_end(fn_engine *engine, fn_profile *out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -15,5 +15,6 @@ int cli_plan(const cli_options *options);
 int cli_logits(const cli_options *options);
 int cli_verify(const cli_options *options);
 int cli_perplexity(const cli_options *options);
+int cli_bench(const cli_options *options);
 
 #endif

@@ -27,6 +27,8 @@ static int dispatch(cli_options *options) {
         return cli_verify(options);
     case CLI_PERPLEXITY:
         return cli_perplexity(options);
+    case CLI_BENCH:
+        return cli_bench(options);
     case CLI_HELP:
         return cli_help(options);
     case CLI_VERSION:

@@ -48,6 +48,12 @@
       "empty state; every token but a window's first is a prediction. --save-reference keeps "     \
       "the logits of a run, --reference compares with them: KL divergence in nats and the share "  \
       "of predictions with the same likeliest token.")                                             \
+    X(BENCH, "bench", "[options]", "measure speed beside what the machine can do at most",           \
+      "Reads prompts (pp) and makes tokens one by one (tg), of random ids, behind texts of the "     \
+      "given depths, which are read once. Beside each figure stands its share of the limit that "  \
+      "was measured just before and after: multiplications for prompts, reading memory for "       \
+      "single tokens. A round of more than 103 % says that the limit was disturbed; it is run "    \
+      "again, and counted.")                                                                       \
     X(HELP, "help", "[COMMAND]", "explain the program or a command", "")                           \
     X(VERSION, "version", "", "show version, build and CPU", "")                                   \
     X(COMPLETION, "completion", "bash|zsh|fish", "print a completion script for a shell",          \
@@ -59,7 +65,7 @@
 #define CLI_BIT(command) (1u << CLI_##command)
 #define CLI_COMPUTING \
     (CLI_BIT(CHAT) | CLI_BIT(RUN) | CLI_BIT(SERVE) | CLI_BIT(LOGITS) | CLI_BIT(VERIFY) | \
-     CLI_BIT(PERPLEXITY))
+     CLI_BIT(PERPLEXITY) | CLI_BIT(BENCH))
 #define CLI_SAMPLING (CLI_BIT(CHAT) | CLI_BIT(RUN))
 #define CLI_WORKING (CLI_COMPUTING | CLI_BIT(TOKENIZE) | CLI_BIT(INSPECT) | CLI_BIT(PLAN))
 
@@ -178,6 +184,27 @@ X(DRAFT_VOCAB, "draft-vocab", 0, COUNT, CLI_SAMPLING, "", "N", \
 X(NO_MTP, "no-mtp", 0, FLAG, CLI_COMPUTING | CLI_BIT(PLAN), "", "", \
   0, 0, 0, "Drafting", \
   "leave out the head that predicts further tokens: less memory, no drafts of its own") \
+X(BENCH_PROMPT, "n-prompt", 'p', TEXT, CLI_BIT(BENCH), "", "N,N,...", \
+  0, 0, CLI_COMMON, "Runs", \
+  "tokens of a prompt that is read at once (0: none; default: 512)") \
+X(BENCH_NEW, "n-gen", 'n', COUNT, CLI_BIT(BENCH), "", "N", \
+  0, 1e6, CLI_COMMON, "Runs", \
+  "tokens made one by one (0: none; default: 128)") \
+X(DEPTH, "n-depth", 'd', TEXT, CLI_BIT(BENCH), "--depth", "N,N,...", \
+  0, 0, CLI_COMMON, "Runs", \
+  "tokens that stand before (default: 0)") \
+X(BATCH, "batch", 'b', TEXT, CLI_BIT(BENCH), "", "N,N,...", \
+  0, 0, CLI_COMMON, "Runs", \
+  "sequences that make tokens together, at most 256 (default: 1)") \
+X(ROUNDS, "repetitions", 'r', COUNT, CLI_BIT(BENCH), "", "N", \
+  1, 1000, CLI_COMMON, "Runs", \
+  "rounds of each run (default: 5)") \
+X(PROFILE, "profile", 0, FLAG, CLI_BIT(BENCH), "", "", \
+  0, 0, CLI_COMMON, "Runs", \
+  "also show which parts of the model take how much of the time") \
+X(OUTPUT_FORMAT, "output", 'o', CHOICE, CLI_BIT(BENCH), "", "md|json|csv", \
+  0, 0, CLI_COMMON, "Output", \
+  "form of the results (default: md)") \
 X(THREADS, "threads", 't', COUNT, CLI_COMPUTING, "", "N", \
   1, 4096, CLI_COMMON, "Machine", \
   "threads (default: every CPU this process may use)") \
@@ -325,7 +352,7 @@ X(PING, "ping", 0, NUMBER, CLI_BIT(SERVE), "", "X", \
 X(LOG_FORMAT, "log-format", 0, CHOICE, CLI_BIT(SERVE), "", "text|json", \
   0, 0, 0, "Server", \
   "one line for each request on standard error (default: text; none with --quiet)") \
-X(JSON, "json", 0, FLAG, CLI_WORKING & ~(CLI_BIT(CHAT) | CLI_BIT(SERVE) | CLI_BIT(LOGITS)), "", "", \
+X(JSON, "json", 0, FLAG, CLI_WORKING & ~(CLI_BIT(CHAT) | CLI_BIT(SERVE) | CLI_BIT(LOGITS) | CLI_BIT(BENCH)), "", "", \
   0, 0, CLI_COMMON, "Output", \
   "print one JSON value for programs to read") \
 X(IDS, "ids", 0, FLAG, CLI_BIT(TOKENIZE), "", "", \

@@ -35,6 +35,7 @@ struct fn_engine {
     uint64_t mem_limit, reserve_bytes; /* as asked */
     uint64_t fingerprint_model;
     double load_seconds;
+    fn_step_clock clock; /* of fn_profile_begin */
     fn_progress progress;
     void *progress_ud;
     pthread_mutex_t mutex; /* one forward at a time */

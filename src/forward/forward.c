@@ -200,6 +200,7 @@ static void head(const fn_step *s, const float *streams, size_t rows, float *log
     fn_step_trace(s, FN_TRACE_HIDDEN, 0, rows, s->shape->hidden, s->mixed);
     fn_linear out = fn_input_product(s, &in, &s->weights->head, logits, rows);
     fn_step_linear(s, &out, 1);
+    fn_step_lap(s, FN_PROFILE_HEAD);
 }
 
 static void wanted_logits(const fn_step *s, const fn_segment *segments, float *logits) {
@@ -225,15 +226,20 @@ fn_status fn_forward_run(fn_forward *f, const fn_segment *segments, size_t n, fl
         return fn_fail(err, FN_E_RANGE, "a forward of %zu segments: expected 1 to %d", n,
                        FN_STEP_SEGMENTS);
     }
+    if (s->clock != NULL) {
+        s->clock->at = fn_clock_seconds();
+    }
     fn_status status = begin(f, segments, n, err);
     if (status != FN_OK) {
         return status;
     }
     s->trace = trace;
+    fn_step_lap(s, FN_PROFILE_REST);
     status = fn_layer_ngram_start(s, err);
     fn_layer_embed(s);
     fn_layer_rope(s);
     fn_layer_ngram_history(s);
+    fn_step_lap(s, FN_PROFILE_EMBEDDING);
     status = status == FN_OK ? fn_trunk_run(s, 0, s->shape->n_layers, err) : status;
     fn_layer_ngram_end(s);
     if (status == FN_OK) {
@@ -241,6 +247,7 @@ fn_status fn_forward_run(fn_forward *f, const fn_segment *segments, size_t n, fl
         wanted_logits(s, segments, logits);
         if (s->weights->mtp != NULL) {
             fn_mtp_run(s);
+            fn_step_lap(s, FN_PROFILE_MTP);
         }
     }
     for (size_t i = 0; i < n; i++) {
@@ -251,6 +258,7 @@ fn_status fn_forward_run(fn_forward *f, const fn_segment *segments, size_t n, fl
         }
     }
     s->trace = NULL;
+    fn_step_lap(s, FN_PROFILE_REST);
     return status;
 }
 
@@ -303,7 +311,14 @@ void fn_forward_logits(fn_forward *f, size_t first, size_t n, float *logits) {
     head(&f->step, f->step.streams + first * fn_shape_streams(f->step.shape), n, logits);
 }
 
+void fn_forward_time(fn_forward *f, fn_step_clock *clock) {
+    f->step.clock = clock;
+}
+
 void fn_forward_head(fn_forward *f, const fn_state *state, float *logits) {
+    if (f->step.clock != NULL) {
+        f->step.clock->at = fn_clock_seconds();
+    }
     const float *streams =
         fn_recurrent_view(f->step.layout, fn_state_before(state), FN_PART_STREAMS, 0);
     head(&f->step, streams, 1, logits);

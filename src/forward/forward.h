@@ -45,6 +45,9 @@ const fn_shape *fn_forward_shape(const fn_forward *forward);
 /* From now on asked before each layer: false ends a forward with FN_E_CANCELLED, no state changed. NULL: off. */
 void fn_forward_watch(fn_forward *forward, bool (*go_on)(void *ud), void *ud);
 
+/* From now on forwards add their times there. NULL: off. */
+void fn_forward_time(fn_forward *forward, fn_step_clock *clock);
+
 /* Runs all segments (states all different) and appends their rows to their states. logits [wanted, V], in
  * the order of segments and rows; may be NULL when none are wanted. trace may be NULL. Fails with FN_E_RANGE
  * (id, context, too many rows), FN_E_IO (n-gram table), FN_E_NOMEM; then no state has changed. */

@@ -271,17 +271,21 @@ void fn_layer_attention(const fn_step *s, const fn_attention_weights *w, const f
         products[3] = fn_input_product(s, in, &w->index_qk, s->index_qk, s->rows);
     }
     fn_step_linear(s, products, s->shape->has_indexer ? 4 : 3);
+    fn_step_lap(s, FN_PROFILE_ATTENTION_PROJECTIONS);
     fn_step_each(s, s->rows, prepare_rows, &j);
     if (s->shape->has_indexer) {
         fn_indexer_pool(s, w, index);
     }
+    fn_step_lap(s, FN_PROFILE_INDEXER);
     if (s->rows >= fn_pool_threads(s->pool) && s->rows > 1) {
         fn_step_each(s, s->rows, attend_rows, &j);
     } else {
         attend_few_rows(s, &j);
     }
+    fn_step_lap(s, FN_PROFILE_ATTENTION);
     fn_step_project(s, &w->o, s->attended, s->block_out, s->rows);
     if (w->o_bias != NULL) {
         fn_step_each(s, s->rows, bias_rows, &j);
     }
+    fn_step_lap(s, FN_PROFILE_ATTENTION_PROJECTIONS);
 }

@@ -164,7 +164,10 @@ void fn_layer_delta(const fn_step *s, const fn_delta_weights *w, const fn_input 
                              fn_input_product(s, in, &w->in_a, s->decay, s->rows),
                              fn_input_product(s, in, &w->in_b, s->beta, s->rows)};
     fn_step_linear(s, products, 4);
+    fn_step_lap(s, FN_PROFILE_DELTA_PROJECTIONS);
     fn_step_each(s, s->rows, prepare_rows, &j);
     fn_step_each(s, s->n_segments * s->shape->delta_v_heads, run_heads, &j);
+    fn_step_lap(s, FN_PROFILE_DELTA_RULE);
     fn_step_project(s, &w->out, s->delta_out, s->block_out, s->rows);
+    fn_step_lap(s, FN_PROFILE_DELTA_PROJECTIONS);
 }

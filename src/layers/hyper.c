@@ -72,6 +72,7 @@ void fn_layer_mix(const fn_step *s, const fn_mixer_weights *w, const float *stre
     fn_linear up = fn_input_product(s, &low, &w->up, s->gate, rows);
     fn_step_linear(s, &up, 1);
     fn_step_each(s, rows, mix_rows, &j);
+    fn_step_lap(s, FN_PROFILE_MIXERS);
 }
 
 static void combine_rows(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
@@ -86,4 +87,5 @@ static void combine_rows(const fn_step *s, void *ctx, size_t begin, size_t end, 
 
 void fn_layer_combine(const fn_step *s) {
     fn_step_each(s, s->rows, combine_rows, NULL);
+    fn_step_lap(s, FN_PROFILE_MIXERS);
 }

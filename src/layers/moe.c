@@ -78,6 +78,9 @@ void fn_layer_moe(const fn_step *s, const fn_moe_weights *w, const fn_input *in,
     fn_step_each(s, s->rows, route_rows, NULL);
     fn_step_trace(s, s->parts->router_ids, layer, s->rows, m->n_chosen, s->chosen);
     fn_step_trace(s, s->parts->router_weights, layer, s->rows, m->n_chosen, s->chosen_weight);
+    fn_step_lap(s, FN_PROFILE_ROUTER);
     fn_layer_experts(s, w, in);
+    fn_step_lap(s, FN_PROFILE_EXPERTS);
     fn_step_each(s, s->rows, sum_rows, NULL);
+    fn_step_lap(s, FN_PROFILE_EXPERT_SUM);
 }

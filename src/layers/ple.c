@@ -176,5 +176,6 @@ fn_status fn_layer_ple(const fn_step *s, const fn_ple_weights *w, size_t p, fn_e
     fn_step_trace(s, FN_TRACE_NGRAM_ROWS, p, s->rows, fn_shape_ngram_heads(s->shape),
                   rows_of(s, p));
     fn_step_trace(s, FN_TRACE_PLE_OUT, p, s->rows, fn_shape_streams(s->shape), s->ple_gated);
+    fn_step_lap(s, FN_PROFILE_NGRAM);
     return FN_OK;
 }

@@ -7,8 +7,11 @@
 #ifndef FN_LAYERS_STEP_H
 #define FN_LAYERS_STEP_H
 
+#include "base/clock.h"
 #include "base/pool.h"
+#include "flashnext_tools.h"
 #include "kernels/kernels.h"
+#include "layers/buffers.h"
 #include "layers/trace.h"
 #include "ngram/ngram_table.h"
 #include "state/state.h"
@@ -22,6 +25,12 @@ typedef struct fn_open_block {
 
 /* Segments of one forward at most. */
 #define FN_STEP_SEGMENTS 256
+
+/* Time by class (flashnext_tools.h): each lap counts what passed since the last one. */
+typedef struct fn_step_clock {
+    double at;
+    double seconds[FN_PROFILE_CLASSES];
+} fn_step_clock;
 
 typedef struct fn_step_segment {
     fn_state *state;
@@ -42,96 +51,6 @@ typedef struct fn_attention_parts {
 } fn_attention_parts;
 extern const fn_attention_parts fn_trunk_parts, fn_mtp_parts;
 
-/* Steps of at most this many rows share each expert's outputs among the threads; with more rows a thread takes
- * whole experts, a block of rows at a time. */
-#define FN_EXPERT_FEW 32
-#define FN_EXPERT_BLOCK 512
-
-/* Rows of expert inputs, the shared expert's among them, that are held at once. */
-static inline size_t fn_step_places(const fn_shape *s, size_t rows, size_t threads) {
-    size_t few = (rows < FN_EXPERT_FEW ? rows : FN_EXPERT_FEW) * (s->n_chosen + 1);
-    size_t many = rows > FN_EXPERT_FEW ? threads * FN_EXPERT_BLOCK : 0;
-    return few > many ? few : many;
-}
-static inline size_t fn_step_expert_width(const fn_shape *s) {
-    return s->expert_width > s->shared_width ? s->expert_width : s->shared_width;
-}
-/* Bytes of one row between an expert's two products, in the largest form beside float32. */
-static inline size_t fn_step_act_bytes(const fn_shape *s) {
-    return fn_row_bytes(FN_ROW_BF16, fn_step_expert_width(s), 8) +
-           fn_row_bytes(FN_ROW_INT8, fn_step_expert_width(s), 8);
-}
-
-/* Elements that only a model with an MTP head, or with n-gram memory, has. */
-#define FN_STEP_MTP(n) (s->n_mtp * (n))
-#define FN_STEP_NGRAM(n) ((size_t)(s->n_ple > 0) * (n))
-
-/* name, type, elements; R rows, W threads, N most keys a query may read, B most index blocks. The common ones
- * live as long as the forward. Each other list belongs to one layer kind, or to the head, and lives while that
- * runs: these lists share their memory. */
-#define FN_STEP_COMMON(X)                                                                          \
-    X(streams, float, R * s->hc * s->hidden)                                                       \
-    X(normed, float, R * s->hc * s->hidden)                                                        \
-    X(low, float, R * s->hc_rank)                                                                  \
-    X(gate, float, R * s->hc * s->hidden)                                                          \
-    X(mixed, float, R * s->hidden)                                                                 \
-    X(inject, float, R * s->hc)                                                                    \
-    X(block_out, float, R * s->hidden)                                                             \
-    X(positions, int32_t, R * 3)                                                                   \
-    X(rope_cos, float, R * s->rotary / 2)                                                          \
-    X(rope_sin, float, R * s->rotary / 2)                                                          \
-    X(ngram_rows, int64_t, s->n_ple *R *fn_shape_ngram_heads(s))                                   \
-    X(ngram_wants, fn_ngram_want, s->n_ple *R *fn_shape_ngram_heads(s))                            \
-    X(ngram_gathers, fn_ngram_gather, s->n_ple)                                                    \
-    X(mtp_streams, float, FN_STEP_MTP(R * s->hc * s->hidden))                                      \
-    X(mtp_positions, int32_t, FN_STEP_MTP(R * 3))                                                  \
-    X(ngram, float, s->n_ple *R * s->ple_embed)                                                    \
-    X(forms, uint8_t, R *fn_step_input_bytes(s))
-#define FN_STEP_DELTA(X)                                                                           \
-    X(qkv, float, R *fn_shape_conv(s))                                                             \
-    X(conv, float, R *fn_shape_conv(s))                                                            \
-    X(z, float, R *fn_shape_delta_v(s))                                                            \
-    X(decay, float, R * s->delta_v_heads)                                                          \
-    X(beta, float, R * s->delta_v_heads)                                                           \
-    X(delta_out, float, R *fn_shape_delta_v(s))
-#define FN_STEP_ATTENTION(X)                                                                       \
-    X(query, float, R * s->n_heads * 2 * s->head_dim)                                              \
-    X(key, float, R * s->n_kv_heads * s->head_dim)                                                 \
-    X(value, float, R * s->n_kv_heads * s->head_dim)                                               \
-    X(attended, float, R * s->n_heads * s->head_dim)                                               \
-    X(index_qk, float, R *(s->index_heads + 1) * s->index_dim)                                     \
-    X(query_bf16, uint16_t, R * s->n_heads * s->head_dim)                                          \
-    X(index_q_bf16, uint16_t, R * s->index_heads * s->index_dim)                                   \
-    X(key_rows, const void *, W *N)                                                                \
-    X(value_rows, const void *, W *N)                                                              \
-    X(pooled, float, W * s->index_dim)                                                             \
-    X(chosen_keys, int32_t, W *N)                                                                  \
-    X(scores, float, W *N *(s->n_heads / s->n_kv_heads))                                           \
-    X(block_scores, float, W *B)                                                                   \
-    X(block_order, uint64_t, W *B)
-#define FN_STEP_MOE(X)                                                                             \
-    X(router, float, R * s->n_experts)                                                             \
-    X(chosen, int32_t, R * s->n_chosen)                                                            \
-    X(chosen_weight, float, R * s->n_chosen)                                                       \
-    X(expert_row, int32_t, R * s->n_chosen)                                                        \
-    X(expert_first, size_t, s->n_experts + 1)                                                      \
-    X(expert_item, int32_t, R * s->n_chosen)                                                       \
-    X(expert_in, uint8_t, fn_step_places(s, R, W) * fn_row_bytes(FN_ROW_F32, s->hidden, 1))        \
-    X(expert_mid, float, fn_step_places(s, R, W) * 2 * fn_step_expert_width(s))                    \
-    X(expert_act, float, fn_step_places(s, R, W) * fn_step_expert_width(s))                        \
-    X(expert_act_form, uint8_t, fn_step_places(s, R, W) * fn_step_act_bytes(s))                    \
-    X(expert_out, float, R * s->n_chosen * s->hidden)                                              \
-    X(shared_out, float, R * s->hidden)                                                            \
-    X(shared_gate, float, R)                                                                       \
-    X(expert_units, fn_linear, s->n_experts + 1)
-#define FN_STEP_PLE(X)                                                                             \
-    X(ple_value, float, FN_STEP_NGRAM(R * s->hidden))                                              \
-    X(ple_gated, float, FN_STEP_NGRAM(R * s->hc * s->hidden))
-#define FN_STEP_HEAD(X) X(wanted, float, R * s->hc * s->hidden)
-#define FN_STEP_BUFFERS(X)                                                                         \
-    FN_STEP_COMMON(X)                                                                              \
-    FN_STEP_DELTA(X) FN_STEP_ATTENTION(X) FN_STEP_MOE(X) FN_STEP_PLE(X) FN_STEP_HEAD(X)
-
 /* One product y = x W^T over rows; x in the form that w takes. */
 typedef struct fn_linear {
     const fn_matrix *w;
@@ -150,6 +69,7 @@ typedef struct fn_step {
     const fn_state_layout *layout;
     fn_ngram_table *const *tables; /* [n_ple] */
     const fn_trace *trace;         /* or NULL */
+    fn_step_clock *clock;          /* or NULL: nothing is timed */
     bool (*go_on)(void *ud);       /* asked before each layer; false: stop. NULL: never asked */
     void *go_on_ud;
 
@@ -218,6 +138,14 @@ void fn_step_project(const fn_step *s, const fn_matrix *w, const float *x, float
 
 /* The segment that holds a row. */
 const fn_step_segment *fn_step_segment_of(const fn_step *s, size_t row);
+
+static inline void fn_step_lap(const fn_step *s, fn_profile_class what) {
+    if (s->clock != NULL) {
+        double now = fn_clock_seconds();
+        s->clock->seconds[what] += now - s->clock->at;
+        s->clock->at = now;
+    }
+}
 
 static inline void fn_step_trace(const fn_step *s, fn_trace_kind kind, size_t layer, size_t rows,
                                  size_t width, const void *data) {

@@ -9,7 +9,7 @@ import pytest
 from conftest import DATA
 
 MODEL = DATA / "mini-f32" / "checkpoint"
-COMMANDS = ["chat", "run", "serve", "tokenize", "inspect", "plan", "logits", "verify", "perplexity"]
+COMMANDS = ["chat", "run", "serve", "tokenize", "inspect", "plan", "logits", "verify", "perplexity", "bench"]
 OTHERS = ["help", "version", "completion", "man"]
 
 

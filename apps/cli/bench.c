@@ -1,0 +1,415 @@
+/* bench: how fast the model runs on this machine, beside what the machine could do at most at that moment. */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "cli/buffer.h"
+#include "cli/commands.h"
+#include "cli/model.h"
+#include "cli/report.h"
+#include "cli/signals.h"
+#include "flashnext_tools.h"
+
+#define MAX_LIST 16
+#define MAX_ROUNDS 1000
+#define MOST_SEQUENCES 256
+/* A share beyond this says that the limit was measured while something else ran: the round does not count. */
+#define MOST_SHARE 1.03
+
+typedef struct bench {
+    const cli_options *options;
+    cli_model model;
+    size_t prompts[MAX_LIST], depths[MAX_LIST], batches[MAX_LIST];
+    size_t n_prompts, n_depths, n_batches;
+    size_t new_tokens, rounds;
+    int32_t *ids; /* [most_ids], random */
+    size_t most_ids;
+    float *logits; /* [largest batch, vocab] */
+    json_t *results;
+} bench;
+
+/* One kind of run: a prompt read, or tokens made one after the other by several sequences. */
+typedef struct test {
+    bool prompt;
+    size_t depth, n, batch;
+    size_t kept, discarded;
+    double rate[MAX_ROUNDS], share[MAX_ROUNDS], first[MAX_ROUNDS];
+    fn_limits limits; /* the largest that a kept round saw */
+    fn_profile profile;
+} test;
+
+/* ---- options ---------------------------------------------------------------------------- */
+
+static fn_status read_list(const bench *b, cli_option_id id, const char *otherwise, size_t least,
+                           size_t *list, size_t *n, fn_error *err) {
+    const char *text = cli_text(b->options, id);
+    const char *at = text != NULL ? text : otherwise;
+    for (*n = 0; *at != 0; (*n)++) {
+        char *end = NULL;
+        unsigned long long value = strtoull(at, &end, 10);
+        bool number = *at >= '0' && *at <= '9' && value <= 100000000 && value >= least;
+        if (!number || (*end != 0 && (*end != ',' || end[1] == 0)) || *n == MAX_LIST) {
+            return cli_fail(err, FN_E_USAGE,
+                            "bench: '%s': expected up to %d numbers of at least %zu, with commas "
+                            "between them",
+                            text, MAX_LIST, least);
+        }
+        list[*n] = (size_t)value;
+        at = *end == ',' ? end + 1 : end;
+    }
+    return FN_OK;
+}
+
+static size_t largest(const size_t *list, size_t n) {
+    size_t most = 0;
+    for (size_t i = 0; i < n; i++) {
+        most = list[i] > most ? list[i] : most;
+    }
+    return most;
+}
+
+static fn_status read_options(bench *b, fn_error *err) {
+    b->new_tokens = cli_count(b->options, CLI_OPT_BENCH_NEW, 128);
+    b->rounds = cli_count(b->options, CLI_OPT_ROUNDS, 5);
+    fn_status status = read_list(b, CLI_OPT_BENCH_PROMPT, "512", 0, b->prompts, &b->n_prompts, err);
+    if (status == FN_OK) {
+        status = read_list(b, CLI_OPT_DEPTH, "0", 0, b->depths, &b->n_depths, err);
+    }
+    if (status == FN_OK) {
+        status = read_list(b, CLI_OPT_BATCH, "1", 1, b->batches, &b->n_batches, err);
+    }
+    if (status == FN_OK && largest(b->batches, b->n_batches) > MOST_SEQUENCES) {
+        status = cli_fail(err, FN_E_USAGE, "bench: --batch: found %zu, expected at most %d",
+                          largest(b->batches, b->n_batches), MOST_SEQUENCES);
+    }
+    return status;
+}
+
+static fn_status open_model(bench *b, fn_error *err) {
+    size_t most = largest(b->prompts, b->n_prompts);
+    most = most > b->new_tokens ? most : b->new_tokens;
+    size_t context = largest(b->depths, b->n_depths) + most + 8;
+    size_t batch = largest(b->batches, b->n_batches);
+    fn_status status = cli_model_open(b->options, FN_PRECISION_DEFAULT, context, &b->model, err);
+    if (status != FN_OK) {
+        return status;
+    }
+    b->most_ids = context;
+    b->ids = cli_alloc(context * sizeof *b->ids);
+    b->logits = cli_alloc(batch * b->model.info.vocab * sizeof *b->logits);
+    b->results = json_array();
+    uint64_t x = 88172645463325252u; /* xorshift: every run reads the same ids */
+    for (size_t i = 0; i < context; i++) {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        b->ids[i] = (int32_t)(x % b->model.info.vocab);
+    }
+    return FN_OK;
+}
+
+/* ---- runs ------------------------------------------------------------------------------- */
+
+/* The share of what the machine can do at most: of the multiplications of the kind that most are of, for a
+ * prompt; of reading, for single tokens. */
+static double share_of(const bench *b, const test *t, double seconds, const fn_limits *limits) {
+    fn_work work;
+    fn_work_of(b->model.engine, t->prompt ? t->n : t->batch, t->depth, t->prompt ? 1 : t->batch,
+               t->prompt ? 1 : t->batch, &work);
+    if (!t->prompt) {
+        double bytes = (work.weight_bytes + work.state_bytes) * (double)t->n;
+        return bytes / seconds / limits->read;
+    }
+    double all = work.int8_operations + work.bf16_operations + work.f32_operations;
+    double peak = work.int8_operations > all / 2   ? limits->int8
+                  : work.bf16_operations > all / 2 ? limits->bf16
+                                                   : limits->f32;
+    return all / seconds / peak;
+}
+
+static fn_status read_prompt(const bench *b, fn_session *session, const test *t, double *seconds,
+                             double *first, fn_error *err) {
+    const float *logits = NULL;
+    double begin = cli_now();
+    fn_status status = fn_session_append(session, b->ids + t->depth, t->n, err);
+    *seconds = cli_now() - begin;
+    if (status == FN_OK) {
+        status = fn_session_logits(session, &logits, err);
+    }
+    *first = cli_now() - begin;
+    return status;
+}
+
+static fn_status make_tokens(bench *b, fn_session *const *sessions, const test *t, double *seconds,
+                             double *first, fn_error *err) {
+    int32_t ids[MOST_SEQUENCES];
+    double begin = cli_now();
+    fn_status status = FN_OK;
+    for (size_t i = 0; i < t->n && status == FN_OK; i++) {
+        for (size_t k = 0; k < t->batch; k++) {
+            ids[k] = b->ids[(i * 31 + k * 7919) % b->most_ids];
+        }
+        status = fn_sessions_step(sessions, ids, t->batch, b->logits, err);
+        *first = i == 0 ? cli_now() - begin : *first;
+    }
+    *seconds = cli_now() - begin;
+    return status;
+}
+
+static void keep_limits(fn_limits *most, const fn_limits *more) {
+    most->read = fmax(most->read, more->read);
+    most->int8 = fmax(most->int8, more->int8);
+    most->bf16 = fmax(most->bf16, more->bf16);
+    most->f32 = fmax(most->f32, more->f32);
+}
+
+/* One round from the depth that `base` has; the limits before and after it. */
+static fn_status run_round(bench *b, fn_session *base, test *t, bool counts, fn_error *err) {
+    fn_session *sessions[MOST_SEQUENCES] = {NULL};
+    fn_limits limits;
+    fn_limits after;
+    double seconds = 0.0;
+    double first = 0.0;
+    fn_status status = FN_OK;
+    for (size_t k = 0; k < t->batch && status == FN_OK; k++) {
+        status = fn_session_fork(base, &sessions[k], err);
+    }
+    fn_limits_measure(b->model.engine, &limits);
+    if (status == FN_OK) {
+        status = t->prompt ? read_prompt(b, sessions[0], t, &seconds, &first, err)
+                           : make_tokens(b, sessions, t, &seconds, &first, err);
+    }
+    fn_limits_measure(b->model.engine, &after);
+    keep_limits(&limits, &after);
+    for (size_t k = 0; k < t->batch; k++) {
+        fn_session_destroy(sessions[k]);
+    }
+    if (status != FN_OK || !counts) {
+        return status;
+    }
+    double share = share_of(b, t, seconds, &limits);
+    if (share > MOST_SHARE) {
+        t->discarded++;
+        return FN_OK;
+    }
+    t->rate[t->kept] = (double)(t->n * t->batch) / seconds;
+    t->share[t->kept] = share;
+    t->first[t->kept++] = first;
+    keep_limits(&t->limits, &limits);
+    return FN_OK;
+}
+
+static double mean(const double *x, size_t n) {
+    double sum = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        sum += x[i];
+    }
+    return n > 0 ? sum / (double)n : 0.0;
+}
+
+static double deviation(const double *x, size_t n) {
+    double squares = 0.0;
+    double middle = mean(x, n);
+    for (size_t i = 0; i < n; i++) {
+        squares += (x[i] - middle) * (x[i] - middle);
+    }
+    return n > 1 ? sqrt(squares / (double)(n - 1)) : 0.0;
+}
+
+static json_t *profile_json(const fn_profile *profile) {
+    static const char *const names[] = {
+#define PROFILE_NAME(name, text) text,
+        FN_PROFILE_MAP(PROFILE_NAME)
+#undef PROFILE_NAME
+    };
+    json_t *object = json_object();
+    for (size_t i = 0; i < FN_PROFILE_CLASSES; i++) {
+        if (profile->seconds[i] > 0.0) {
+            (void)json_object_set_new(object, names[i], json_real(profile->seconds[i]));
+        }
+    }
+    return object;
+}
+
+static json_t *result_json(const bench *b, const test *t) {
+    char name[32];
+    (void)snprintf(name, sizeof name, "%s%zu", t->prompt ? "pp" : "tg", t->n);
+    json_t *object = json_pack(
+        "{s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:I, s:I, s:{s:f, s:f, s:f, s:f}}", "test", name,
+        "depth", (json_int_t)t->depth, "tokens", (json_int_t)t->n, "batch", (json_int_t)t->batch,
+        "tokens_per_second", mean(t->rate, t->kept), "deviation", deviation(t->rate, t->kept),
+        "share_of_limit", mean(t->share, t->kept), "first_token_seconds", mean(t->first, t->kept),
+        "rounds", (json_int_t)t->kept, "discarded", (json_int_t)t->discarded, "limits",
+        "read_bytes_per_second", t->limits.read, "int8_operations_per_second", t->limits.int8,
+        "bf16_operations_per_second", t->limits.bf16, "f32_operations_per_second", t->limits.f32);
+    if (cli_flag(b->options, CLI_OPT_PROFILE)) {
+        (void)json_object_set_new(object, "profile_seconds", profile_json(&t->profile));
+    }
+    return object;
+}
+
+/* A first round warms up; discarded ones are run again, a few times. */
+static fn_status run_test(bench *b, fn_session *base, bool prompt, size_t n, size_t batch,
+                          fn_error *err) {
+    test *t = cli_alloc(sizeof *t);
+    *t = (test){.prompt = prompt, .depth = fn_session_length(base), .n = n, .batch = batch};
+    fn_status status = run_round(b, base, t, false, err);
+    fn_profile_begin(b->model.engine);
+    while (status == FN_OK && t->kept < b->rounds && t->discarded <= 2 * b->rounds) {
+        status = run_round(b, base, t, true, err);
+    }
+    fn_profile_end(b->model.engine, &t->profile);
+    if (status == FN_OK) {
+        (void)json_array_append_new(b->results, result_json(b, t));
+    }
+    free(t);
+    return status;
+}
+
+static fn_status run_depth(bench *b, size_t depth, fn_error *err) {
+    fn_session *base = NULL;
+    fn_status status = fn_session_create(b->model.engine, &base, err);
+    if (status == FN_OK && depth > 0) {
+        status = fn_session_append(base, b->ids, depth, err);
+    }
+    for (size_t i = 0; i < b->n_prompts && status == FN_OK; i++) {
+        status = b->prompts[i] > 0 ? run_test(b, base, true, b->prompts[i], 1, err) : FN_OK;
+    }
+    for (size_t i = 0; i < b->n_batches && status == FN_OK && b->new_tokens > 0; i++) {
+        status = run_test(b, base, false, b->new_tokens, b->batches[i], err);
+    }
+    fn_session_destroy(base);
+    return status;
+}
+
+/* ---- output ----------------------------------------------------------------------------- */
+
+static json_t *whole_json(const bench *b) {
+    struct rusage usage;
+    fn_ngram_info ngram;
+    const fn_engine_info *info = &b->model.info;
+    (void)getrusage(RUSAGE_SELF, &usage);
+    fn_engine_ngram_info(b->model.engine, &ngram);
+    json_t *table =
+        json_pack("{s:I, s:b, s:o}", "bytes", (json_int_t)ngram.bytes, "in_ram", ngram.in_ram,
+                  "in_page_cache_bytes",
+                  ngram.cache_known ? json_integer((json_int_t)ngram.cached_bytes) : json_null());
+    return json_pack(
+        "{s:s, s:s, s:s, s:I, s:s, s:I, s:I, s:f, s:I, s:o, s:O}", "model", b->model.dir, "version",
+        fn_version(), "isa", info->isa, "threads", (json_int_t)info->threads, "precision",
+        info->precision, "chunk", (json_int_t)info->chunk, "weight_bytes",
+        (json_int_t)info->weight_bytes, "load_seconds", info->load_seconds, "peak_rss_bytes",
+        (json_int_t)usage.ru_maxrss * 1024, "ngram_table", table, "results", b->results);
+}
+
+static double number(const json_t *object, const char *key) {
+    return json_number_value(json_object_get(object, key));
+}
+
+static void print_csv(const json_t *r) {
+    const json_t *limits = json_object_get(r, "limits");
+    printf("%s,%.0f,%.0f,%.3f,%.3f,%.1f,%.2f,%.2f,%.1f,%.1f,%.0f\n",
+           json_string_value(json_object_get(r, "test")), number(r, "depth"), number(r, "batch"),
+           number(r, "tokens_per_second"), number(r, "deviation"),
+           100.0 * number(r, "share_of_limit"), 1e3 * number(r, "first_token_seconds"),
+           number(limits, "read_bytes_per_second") / 1e9,
+           number(limits, "int8_operations_per_second") / 1e9,
+           number(limits, "bf16_operations_per_second") / 1e9, number(r, "discarded"));
+}
+
+static void print_md(const json_t *r) {
+    const json_t *limits = json_object_get(r, "limits");
+    printf("| %s | %.0f | %.0f | %.2f | %.2f | %.0f %% | %.1f ms | %.1f | %.0f | %.0f | %.0f |\n",
+           json_string_value(json_object_get(r, "test")), number(r, "depth"), number(r, "batch"),
+           number(r, "tokens_per_second"), number(r, "deviation"),
+           100.0 * number(r, "share_of_limit"), 1e3 * number(r, "first_token_seconds"),
+           number(limits, "read_bytes_per_second") / 1e9,
+           number(limits, "int8_operations_per_second") / 1e9,
+           number(limits, "bf16_operations_per_second") / 1e9, number(r, "discarded"));
+}
+
+static void print_profile(const json_t *r) {
+    const json_t *profile = json_object_get(r, "profile_seconds");
+    double all = 0.0;
+    const char *key = NULL;
+    json_t *value = NULL;
+    json_object_foreach((json_t *)(uintptr_t)profile, key, value) {
+        all += json_number_value(value);
+    }
+    printf("\n%s at depth %.0f, batch %.0f: time by class\n",
+           json_string_value(json_object_get(r, "test")), number(r, "depth"), number(r, "batch"));
+    json_object_foreach((json_t *)(uintptr_t)profile, key, value) {
+        printf("  %-30s %6.2f %%\n", key, 100.0 * json_number_value(value) / all);
+    }
+}
+
+static void print_table(const bench *b, const json_t *whole, bool csv) {
+    size_t i = 0;
+    const json_t *r = NULL;
+    if (csv) {
+        puts("test,depth,batch,tokens_per_second,deviation,share_percent,first_token_ms,read_gb_s,"
+             "int8_gop_s,bf16_gop_s,discarded");
+    } else {
+        printf("%s: %s, %.0f threads, %s; peak memory %.2f GB\n\n", b->model.dir, b->model.info.isa,
+               number(whole, "threads"), b->model.info.precision,
+               number(whole, "peak_rss_bytes") / 1e9);
+        cli_ngram_show(b->model.engine);
+        puts(
+            "| test | depth | batch | tokens/s | ± | of the limit | first token | read GB/s | INT8 "
+            "GOP/s | BF16 GOP/s | discarded |");
+        puts("| --- | --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |");
+    }
+    json_array_foreach(b->results, i, r) {
+        if (csv) {
+            print_csv(r);
+        } else {
+            print_md(r);
+        }
+    }
+    json_array_foreach(b->results, i, r) {
+        if (!csv && cli_flag(b->options, CLI_OPT_PROFILE)) {
+            print_profile(r);
+        }
+    }
+}
+
+static void print_results(const bench *b) {
+    const char *format = cli_text(b->options, CLI_OPT_OUTPUT_FORMAT);
+    json_t *whole = whole_json(b);
+    if (format != NULL && strcmp(format, "json") == 0) {
+        json_dumpf(whole, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+        putchar('\n');
+    } else {
+        print_table(b, whole, format != NULL && strcmp(format, "csv") == 0);
+    }
+    json_decref(whole);
+}
+
+int cli_bench(const cli_options *options) {
+    fn_error err = {0};
+    bench *b = cli_alloc(sizeof *b);
+    *b = (bench){.options = options};
+    cli_signals_catch();
+    fn_status status = read_options(b, &err);
+    if (status == FN_OK) {
+        status = open_model(b, &err);
+    }
+    int code = status == FN_OK ? CLI_EXIT_OK : cli_report_model(status, &err);
+    for (size_t i = 0; i < b->n_depths && status == FN_OK; i++) {
+        status = run_depth(b, b->depths[i], &err);
+        code = status == FN_OK ? code : cli_report(status, &err);
+    }
+    cli_progress_clear(&b->model.progress);
+    if (status == FN_OK) {
+        print_results(b);
+    }
+    json_decref(b->results);
+    free(b->ids);
+    free(b->logits);
+    cli_model_close(&b->model);
+    free(b);
+    return code;
+}

@@ -1,0 +1,32 @@
+"""bench: what it measures adds up, whatever the figures are on a busy machine."""
+import csv
+import io
+
+FAST = ("bench", "-t", 2, "-r", 2)
+
+
+def test_every_depth_and_batch_is_measured_with_its_limits(flashnext):
+    got = flashnext.json(*FAST, "-p", "7,20", "-n", 3, "-d", "0,33", "-b", "1,3", "-o", "json", "--profile")
+    assert [(r["test"], r["depth"], r["batch"]) for r in got["results"]] == [
+        (test, depth, batch) for depth in (0, 33)
+        for test, batch in (("pp7", 1), ("pp20", 1), ("tg3", 1), ("tg3", 3))]
+    assert got["precision"] == "fast" and got["threads"] == 2 and got["peak_rss_bytes"] > got["weight_bytes"]
+    for result in got["results"]:
+        assert result["rounds"] == 2 or result["discarded"] > 2
+        assert all(value > 0 for value in result["limits"].values())
+        if result["rounds"] > 0:
+            assert result["tokens_per_second"] > 0 and 0 < result["share_of_limit"] <= 1.03
+            assert result["first_token_seconds"] > 0
+        assert {"experts", "stream mixers", "LM head"} <= result["profile_seconds"].keys()
+
+
+def test_forms_of_output_agree(flashnext):
+    rows = list(csv.DictReader(io.StringIO(flashnext.ok(*FAST, "-p", 5, "-n", 2, "-o", "csv"))))
+    assert [(r["test"], r["depth"], r["batch"]) for r in rows] == [("pp5", "0", "1"), ("tg2", "0", "1")]
+    table = flashnext.ok(*FAST, "-p", 5, "-n", 0, "--profile")
+    assert "| pp5 | 0 | 1 |" in table and "time by class" in table and "tg" not in table
+
+
+def test_wrong_lists_are_usage_errors(flashnext):
+    for flag, value in (("-d", "1,,2"), ("-d", "x"), ("-b", "0"), ("-b", "257"), ("-p", "5,"), ("-p", "-3")):
+        assert flashnext.run("bench", flag, value).returncode == 2, (flag, value)
