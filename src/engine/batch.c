@@ -12,11 +12,14 @@
 static void add(fn_scheduler *s, fn_sequence *q, size_t n, size_t first_row) {
     size_t at = fn_state_length(q->state);
     bool ends_prompt = q->phase == FN_SEQUENCE_PROMPT && at + n == q->request->options.n_ids;
-    q->rows = n;
+    q->rows = n + q->drafted;
     q->wants = fn_stepper_more(q->stepper) && (q->phase == FN_SEQUENCE_ANSWER || ends_prompt);
-    s->wants[first_row + n - 1] = q->wants;
-    s->segments[s->n_batch] =
-        (fn_segment){.state = q->state, .ids = q->ids + at, .n = n, .wants = s->wants + first_row};
+    memset(s->wants + first_row + n - 1, q->wants, 1 + q->drafted);
+    s->segments[s->n_batch] = (fn_segment){.state = q->state,
+                                           .ids = q->ids + at,
+                                           .n = q->rows,
+                                           .wants = s->wants + first_row,
+                                           .keep_rows = q->drafted > 0};
     s->in_batch[s->n_batch++] = q;
 }
 
@@ -44,21 +47,65 @@ static size_t add_prompts(fn_scheduler *s, size_t room, size_t n_prompts, size_t
 }
 
 typedef struct load {
-    size_t answers, prompts, prompt_ids;
+    size_t answers, prompts; /* sequences */
+    size_t prompt_ids, drafted;
 } load;
 
-static load plan(fn_scheduler *s) {
+/* Guesses behind the id that was chosen last, into the sequence's ids. One that fails is none. */
+static void guess(const fn_scheduler *s, fn_sequence *q) {
+    size_t left = fn_stepper_left(q->stepper);
+    size_t wanted = fn_draft_pace_choose(&q->draft_pace);
+    wanted = wanted < left ? wanted : left - 1; /* the next choice is not a guess */
+    if (wanted == 0) {
+        return;
+    }
+    double begin = fn_clock_seconds();
+    fn_draft_request request = {.state = q->state,
+                                .ids = q->ids,
+                                .n = q->n_ids,
+                                .wanted = wanted,
+                                .least = s->engine->draft.least,
+                                .pick = fn_draft_guess,
+                                .ud = q->stepper};
+    if (fn_drafter_propose(q->drafter, &request, q->ids + q->n_ids, &q->drafted, NULL) != FN_OK) {
+        q->drafted = 0;
+    }
+    q->guess_seconds = fn_clock_seconds() - begin;
+}
+
+static load take_stock(fn_scheduler *s) {
     load l = {0};
+    for (size_t i = 0; i < s->max_running; i++) {
+        fn_sequence *q = &s->sequences[i];
+        q->rows = 0;
+        q->drafted = 0;
+        q->guess_seconds = 0;
+        q->wants = false;
+        l.prompts += reads_prompt(q);
+        l.answers += q->request != NULL && !reads_prompt(q);
+    }
+    return l;
+}
+
+/* Under the engine's mutex: guessing computes. */
+static load plan(fn_scheduler *s) {
+    load l = take_stock(s);
+    bool drafts = l.prompts == 0 && l.answers <= FN_DRAFTING_ANSWERS &&
+                  l.answers * (1 + s->engine->draft.most) <= s->engine->chunk;
+    size_t row = 0;
     s->n_batch = 0;
     memset(s->wants, 0, s->engine->chunk);
     for (size_t i = 0; i < s->max_running; i++) {
         fn_sequence *q = &s->sequences[i];
-        q->rows = 0;
-        q->wants = false;
-        l.prompts += reads_prompt(q);
-        if (q->request != NULL && !reads_prompt(q)) {
-            add(s, q, 1, l.answers++);
+        if (q->request == NULL || reads_prompt(q)) {
+            continue;
         }
+        if (drafts && q->drafter != NULL && q->phase == FN_SEQUENCE_ANSWER) {
+            guess(s, q);
+        }
+        add(s, q, 1, row);
+        row += q->rows;
+        l.drafted += q->drafted;
     }
     if (l.prompts > 0) {
         size_t room = fn_pace_chunk(&s->pace, l.answers, s->engine->chunk - l.answers);
@@ -80,8 +127,7 @@ static void choose_share(void *ctx, size_t thread, size_t n_threads) {
         q->status = FN_OK;
         if (q->wants) {
             q->error = (fn_error){0};
-            q->status =
-                fn_stepper_choose(q->stepper, q->logits, q->n_ids, &q->ids[q->n_ids], &q->error);
+            q->status = fn_stepper_choose(q->stepper, q->logits, q->n_ids, &q->next, &q->error);
         }
     }
 }
@@ -164,20 +210,20 @@ static bool go_on(void *ud) {
 
 static fn_status run(fn_scheduler *s, fn_error *err) {
     fn_engine *e = s->engine;
-    pthread_mutex_lock(&e->mutex);
+    double begin = fn_clock_seconds();
     fn_forward_watch(e->forward, go_on, s);
     fn_status status = fn_forward_run(e->forward, s->segments, s->n_batch, s->logits, NULL, err);
     fn_forward_watch(e->forward, NULL, NULL);
     const float *logits = s->logits;
     for (size_t i = 0; i < s->n_batch; i++) {
         s->in_batch[i]->logits = logits;
-        logits += s->in_batch[i]->wants ? e->shape.vocab : 0;
+        logits += s->in_batch[i]->wants ? (1 + s->in_batch[i]->drafted) * e->shape.vocab : 0;
     }
+    s->forward_seconds = fn_clock_seconds() - begin;
     if (status == FN_OK) {
         choose(s);
         score_prompts(s);
     }
-    pthread_mutex_unlock(&e->mutex);
     return status;
 }
 
@@ -185,6 +231,7 @@ static fn_status run(fn_scheduler *s, fn_error *err) {
 static void choose_from_kept(fn_scheduler *s, fn_sequence *q) {
     fn_engine *e = s->engine;
     q->rows = 0;
+    q->drafted = 0;
     q->wants = fn_stepper_more(q->stepper);
     q->logits = s->logits;
     s->in_batch[0] = q;
@@ -223,14 +270,16 @@ void fn_batch_run(fn_scheduler *s) {
             choose_from_kept(s, q);
         }
     }
-    load l = plan(s);
-    if (s->n_batch == 0) {
-        return;
-    }
     fn_error error = {0};
+    fn_status status = FN_OK;
+    pthread_mutex_lock(&s->engine->mutex);
     double begin = fn_clock_seconds();
-    fn_status status = run(s, &error);
-    if (status == FN_E_CANCELLED) {
+    load l = plan(s);
+    if (s->n_batch > 0) {
+        status = run(s, &error);
+    }
+    pthread_mutex_unlock(&s->engine->mutex);
+    if (s->n_batch == 0 || status == FN_E_CANCELLED) {
         return; /* nothing has changed; those who cancelled leave next */
     }
     for (size_t i = 0; i < s->n_batch; i++) {
@@ -241,11 +290,11 @@ void fn_batch_run(fn_scheduler *s) {
         }
     }
     double seconds = fn_clock_seconds() - begin;
-    if (status == FN_OK) {
+    if (status == FN_OK && l.drafted == 0) {
         fn_pace_learn(&s->pace, l.answers, l.prompt_ids, seconds);
     }
     s->forwards++;
-    s->rows += l.answers + l.prompt_ids;
+    s->rows += l.answers + l.drafted + l.prompt_ids;
     s->prompt_ids += l.prompt_ids;
     s->busy_seconds += seconds;
 }

@@ -18,7 +18,7 @@
 #define QUEUE 16
 #define SUFFIX ".state"
 #define PARTIAL ".partial-"
-#define KEY_DIGITS 16
+#define KEY_DIGITS ((size_t)16)
 #define NAME_LENGTH (3 * KEY_DIGITS + sizeof SUFFIX - 1)
 #define NAME_ROOM (NAME_LENGTH + 1)
 
@@ -65,7 +65,7 @@ static bool is_ours(const fn_cache_files *f, const char *name) {
     char key[KEY_DIGITS + 1];
     (void)snprintf(key, sizeof key, "%016llx", (unsigned long long)f->key);
     return strncmp(name, key, KEY_DIGITS) == 0 && strlen(name) >= NAME_LENGTH &&
-           strncmp(name + 3 * (size_t)KEY_DIGITS, SUFFIX, strlen(SUFFIX)) == 0;
+           strncmp(name + 3 * KEY_DIGITS, SUFFIX, strlen(SUFFIX)) == 0;
 }
 
 /* What follows the name of a file that a process was still writing: ".partial-PID-N". */
@@ -303,11 +303,11 @@ fn_state *fn_cache_files_load(fn_cache_files *f, const int32_t *ids, size_t n) {
     fn_status status = found != NULL && path != NULL ? FN_OK : FN_E_NOMEM;
     status = status == FN_OK ? fn_state_create(f->engine->states, n, &state, NULL) : status;
     status = status == FN_OK ? fn_state_file_read(f->engine, path, found, state, NULL) : status;
-    if (status == FN_OK && (fn_state_length(state) != n || memcmp(found, ids, n * sizeof *ids))) {
+    if (status == FN_OK &&
+        (fn_state_length(state) != n || memcmp(found, ids, n * sizeof *ids) != 0)) {
         status = FN_E_MODEL; /* another text with the same name */
     }
-    status = status == FN_OK ? fn_state_clone(state, &copy, NULL) : status; /* without promises */
-    if (copy != NULL) {
+    if (status == FN_OK && fn_state_clone(state, &copy, NULL) == FN_OK) { /* without promises */
         (void)utimensat(AT_FDCWD, path, NULL, 0);
     } else if (path != NULL) {
         (void)unlink(path);

@@ -167,20 +167,26 @@ static fn_status make_drafter(const fn_draft_setup *setup, fn_forward *forward, 
     return FN_OK;
 }
 
-fn_status fn_session_make_drafter(fn_session *session, fn_error *err) {
-    const fn_engine *e = session->engine;
-    fn_draft_pace_init(&session->pace, e->draft.most, e->draft.fixed);
+fn_status fn_draft_make(const fn_engine *e, fn_state *state, size_t context, fn_drafter **out,
+                        fn_error *err) {
+    *out = NULL;
     if (e->draft.most == 0) {
         return FN_OK;
     }
-    fn_status status = fn_state_reserve_kept(session->state, e->draft.most + 1, err);
-    return status == FN_OK ? make_drafter(&e->draft, e->forward, e->context, &session->drafter, err)
-                           : status;
+    fn_status status = fn_state_reserve_kept(state, e->draft.most + 1, err);
+    return status == FN_OK ? make_drafter(&e->draft, e->forward, context, out, err) : status;
+}
+
+fn_status fn_session_make_drafter(fn_session *session, fn_error *err) {
+    const fn_engine *e = session->engine;
+    fn_draft_pace_init(&session->pace, e->draft.most, e->draft.fixed);
+    return fn_draft_make(e, session->state, e->context, &session->drafter, err);
 }
 
 /* ---- a pass ---- */
 
-static fn_status pick(void *ud, const float *logits, size_t position, int32_t *id, fn_error *err) {
+fn_status fn_draft_guess(void *ud, const float *logits, size_t position, int32_t *id,
+                         fn_error *err) {
     return fn_stepper_guess(ud, logits, position, id, err);
 }
 
@@ -203,7 +209,7 @@ static fn_status guess(fn_draft_run *run, size_t *n, fn_error *err) {
                                 .n = length + 1,
                                 .wanted = wanted,
                                 .least = e->draft.least,
-                                .pick = pick,
+                                .pick = fn_draft_guess,
                                 .ud = run->stepper};
     return fn_drafter_propose(s->drafter, &request, s->ids + length + 1, n, err);
 }
@@ -232,9 +238,8 @@ static fn_status run_rows(fn_draft_run *run, size_t *drafted, double seconds[2],
     return status;
 }
 
-static void count(fn_draft_run *run, size_t drafted, size_t held, const double seconds[2]) {
-    fn_drafting *c = &run->counts;
-    fn_draft_pace *pace = &run->session->pace;
+void fn_draft_count(fn_drafting *c, fn_draft_pace *pace, size_t drafted, size_t held,
+                    const double seconds[2]) {
     c->passes++;
     c->drafted += drafted;
     c->accepted += held;
@@ -268,7 +273,7 @@ fn_status fn_draft_pass(fn_draft_run *run, int32_t *id, fn_error *err) {
         held++;
         status = fn_stepper_accept(run->stepper, err);
     }
-    count(run, drafted, held, seconds);
+    fn_draft_count(&run->counts, &s->pace, drafted, held, seconds);
     if (drafted > 0) {
         fn_error ignored = {0};
         fn_status back = fn_state_roll_back(s->state, held + 1, &ignored);

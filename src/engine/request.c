@@ -1,4 +1,3 @@
-#define _XOPEN_SOURCE 700 /* recursive mutexes */
 #include "engine/request.h"
 
 #include <string.h>

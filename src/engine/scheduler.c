@@ -151,6 +151,8 @@ static void publish(fn_scheduler *s) {
     c->prompt_ids = s->prompt_ids;
     c->cached_ids = s->cached_ids;
     c->generated_ids = s->generated_ids;
+    c->drafted_ids = s->drafted_ids;
+    c->accepted_ids = s->accepted_ids;
     c->forwards = s->forwards;
     c->rows = s->rows;
     c->busy_seconds = s->busy_seconds;
@@ -251,12 +253,15 @@ static fn_status make_buffers(fn_scheduler *s, fn_error *err) {
     s->top = fn_alloc_zero(n * MAX_LOGPROBS, sizeof *s->top);
     s->logprob = fn_alloc_zero(n, sizeof *s->logprob);
     s->logprob_status = fn_alloc_zero(n, sizeof *s->logprob_status);
-    s->logits = fn_alloc_aligned(n * s->engine->shape.vocab, sizeof *s->logits);
+    size_t drafting = FN_DRAFTING_ANSWERS * (1 + s->engine->draft.most);
+    size_t rows = n > drafting ? n : drafting;
+    s->logits = fn_alloc_aligned(rows * s->engine->shape.vocab, sizeof *s->logits);
     bool ok = s->sequences != NULL && s->segments != NULL && s->in_batch != NULL &&
               s->wants != NULL && s->top != NULL && s->logprob != NULL &&
               s->logprob_status != NULL && s->logits != NULL;
     return ok ? FN_OK
-              : fn_fail_nomem(err, "the scheduler", n * s->engine->shape.vocab * sizeof *s->logits);
+              : fn_fail_nomem(err, "the scheduler",
+                              rows * s->engine->shape.vocab * sizeof *s->logits);
 }
 
 static fn_status make_cache(fn_scheduler *s, const fn_scheduler_options *o, fn_error *err) {

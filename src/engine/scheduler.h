@@ -27,7 +27,7 @@ typedef struct fn_sequence {
     fn_sequence_phase phase;
     fn_state *state;
     fn_stepper *stepper;
-    int32_t *ids; /* [n_prompt + limit]: the prompt, then what was chosen */
+    int32_t *ids; /* [n_prompt + limit]: the prompt, then what was chosen, then guesses */
     size_t n_ids;
     size_t kept;      /* length of its last state in the cache */
     size_t next_mark; /* of the request's */
@@ -35,10 +35,17 @@ typedef struct fn_sequence {
     double first;     /* seconds until its first id; 0: none yet */
     bool told;        /* its end was told and is in the request's result */
 
+    fn_drafter *drafter;      /* or NULL */
+    fn_draft_pace draft_pace; /* of this answer */
+    fn_drafting drafting;
+
     /* the forward at hand */
-    size_t rows;         /* 0: not in it */
-    bool wants;          /* logits of its last row */
-    const float *logits; /* [V] */
+    size_t rows;          /* 0: not in it */
+    size_t drafted;       /* of them guesses: the last ones */
+    double guess_seconds; /* of making these */
+    bool wants; /* logits of its last row, and of those before that are followed by a guess */
+    const float *logits; /* [1 + drafted, V] */
+    int32_t next;        /* chosen from the first of them */
     fn_status status;    /* of choosing */
     fn_error error;
 } fn_sequence;
@@ -66,10 +73,12 @@ struct fn_scheduler {
     fn_pace pace;
     uint64_t
         ended[FN_FINISH_CANCELLED + 1]; /* answers by fn_finish, and others: told with the counts */
-    uint64_t failed, generated_ids, prompt_ids, cached_ids, forwards, rows;
+    uint64_t failed, generated_ids, prompt_ids, cached_ids, drafted_ids, accepted_ids;
+    uint64_t forwards, rows;
     double busy_seconds;
+    double forward_seconds; /* of the last forward */
     size_t turn;            /* which prompt comes first in the next forward */
-    float *logits;          /* [max_running, V] */
+    float *logits;          /* [logit rows, V]: one an answer, or all of those that draft */
     fn_segment *segments;   /* [max_running] */
     fn_sequence **in_batch; /* [max_running], as the segments */
     size_t n_batch;
@@ -78,6 +87,9 @@ struct fn_scheduler {
     float *logprob;            /* [max_running] */
     fn_status *logprob_status; /* [max_running] */
 };
+
+/* Answers that may draft in one forward. With more of them, or with a prompt, rows of others are worth more. */
+#define FN_DRAFTING_ANSWERS 4
 
 /* ---- sequence.c ---- */
 

@@ -16,7 +16,8 @@ uint64_t fn_sequence_bytes(const fn_engine *e, const fn_request *r) {
     uint64_t shared = r->options.n_answers > 1 ? e->layout.recurrent_bytes : 0;
     return fn_state_recurrent_bytes(&e->layout) + fn_state_paged_bytes(&e->layout, tokens) +
            tokens * sizeof(int32_t) + fn_stepper_bytes(e->shape.vocab) +
-           e->shape.vocab * sizeof(float) + shared;
+           e->shape.vocab * sizeof(float) + shared +
+           fn_draft_bytes(&e->shape, &e->layout, e->draft.most);
 }
 
 /* ---- start ---- */
@@ -38,10 +39,14 @@ static fn_status make_parts(const fn_scheduler *s, fn_sequence *q, fn_error *err
     memcpy(q->ids, r->options.ids, r->options.n_ids * sizeof *q->ids);
     q->n_ids = r->options.n_ids;
     fn_status status = fn_state_create(e->states, room_of(r), &q->state, err);
+    fn_draft_pace_init(&q->draft_pace, e->draft.most, e->draft.fixed);
+    q->drafting.drafter = fn_draft_name(&e->draft);
+    status = status == FN_OK ? fn_draft_make(e, q->state, room_of(r), &q->drafter, err) : status;
     return status == FN_OK ? fn_stepper_create(&options, &q->stepper, err) : status;
 }
 
 static void free_parts(fn_sequence *q) {
+    fn_drafter_destroy(q->drafter);
     fn_state_destroy(q->state);
     fn_stepper_destroy(q->stepper);
     fn_free(q->ids);
@@ -168,6 +173,7 @@ static void complete(fn_scheduler *s, fn_sequence *q) {
         return;
     }
     fn_generated generated = fn_stepper_result(q->stepper);
+    generated.drafting = q->drafting;
     generated.first_seconds = q->first;
     generated.seconds = fn_request_seconds(r);
     r->n_ended++;
@@ -184,6 +190,39 @@ static void complete(fn_scheduler *s, fn_sequence *q) {
     }
 }
 
+/* The id chosen from the first row; and as long as what is chosen is what was guessed, the next row's. */
+static fn_status take_chosen(fn_scheduler *s, fn_sequence *q) {
+    size_t held = 0;
+    size_t drafted = q->drafted;
+    fn_status status = FN_OK;
+    for (bool more = true; more && status == FN_OK;) {
+        bool hit = held < drafted && q->next == q->ids[q->n_ids];
+        q->ids[q->n_ids++] = q->next;
+        q->request->result.n_generated++;
+        s->generated_ids++;
+        status = fn_stepper_accept(q->stepper, &q->error);
+        more = hit && fn_stepper_more(q->stepper);
+        if (more && status == FN_OK) {
+            held++;
+            status = fn_stepper_choose(q->stepper, q->logits + held * s->engine->shape.vocab,
+                                       q->n_ids, &q->next, &q->error);
+        }
+    }
+    if (q->drafter != NULL && q->rows > 0) {
+        fn_draft_count(&q->drafting, &q->draft_pace, drafted, held,
+                       (double[2]){q->guess_seconds, s->forward_seconds});
+    }
+    s->drafted_ids += drafted;
+    s->accepted_ids += held;
+    q->request->result.n_drafted += drafted;
+    q->request->result.n_accepted += held;
+    q->drafted = 0;
+    if (drafted > 0 && status == FN_OK) {
+        status = fn_state_roll_back(q->state, held + 1, &q->error);
+    }
+    return status;
+}
+
 void fn_sequence_accept(fn_scheduler *s, fn_sequence *q) {
     if (q->status != FN_OK) {
         fn_sequence_end(s, q, &q->error);
@@ -194,10 +233,7 @@ void fn_sequence_accept(fn_scheduler *s, fn_sequence *q) {
         q->first = q->first > 0 ? q->first : now;
         q->request->result.first = q->request->result.first > 0 ? q->request->result.first : now;
         q->phase = FN_SEQUENCE_ANSWER;
-        q->n_ids++; /* choosing wrote the id there */
-        q->request->result.n_generated++;
-        s->generated_ids++;
-        if (fn_stepper_accept(q->stepper, &q->error) != FN_OK) {
+        if (take_chosen(s, q) != FN_OK) {
             fn_sequence_end(s, q, &q->error);
             return;
         }
