@@ -46,8 +46,8 @@ struct bench {
     fn_matrix m;
     bool fast;
     size_t rows, context;
-    const uint8_t *at;                        /* what this round works on */
-    size_t bytes, next, streams;              /* of it; its number; of the reading job */
+    const uint8_t *at;                 /* what this round works on */
+    size_t bytes, span, form, streams; /* of it; to the next; form of rows; of the reading job */
     double (*probe)(size_t rounds), peak_ops; /* the peak that counts */
     job_fn *job;
     double cpu[THREADS];          /* seconds that each thread's part of the round took it */
@@ -149,9 +149,9 @@ static void score_blocks(bench *b, size_t thread) {
 }
 
 static void write_rows(bench *b, size_t thread) {
-    size_t bytes = fn_row_bytes((fn_row_form)b->next, b->m.cols, b->m.group);
+    size_t bytes = fn_row_bytes((fn_row_form)b->form, b->m.cols, b->m.group);
     for (size_t r = 0; r < b->rows; r++)
-        b->table->write_row[b->next](b->x + thread * bytes, b->inputs + r % 4 * b->m.cols,
+        b->table->write_row[b->form](b->x + thread * bytes, b->inputs + r % 4 * b->m.cols,
                                      b->m.cols, b->m.group);
 }
 
@@ -221,8 +221,9 @@ static double median(double *values, int n) {
 
 /* Other bytes than the last ones. */
 static void move_on(bench *b) {
-    size_t begin = (size_t)(b->at - b->weights) + (b->bytes + 63) / 64 * 64;
-    b->at = b->weights + (begin + b->bytes <= WEIGHT_BYTES ? begin : 0);
+    size_t span = ((b->span > 0 ? b->span : b->bytes) + 63) / 64 * 64;
+    size_t begin = (size_t)(b->at - b->weights) + span;
+    b->at = b->weights + (begin + span <= WEIGHT_BYTES ? begin : 0);
 }
 
 /* The faster of a plain read and one in 8 streams. */
@@ -331,11 +332,12 @@ static void measure_state(bench *b) {
         double per_key = 4.0 * (double)(ATTENTION_HEADS * ATTENTION_WIDTH);
         b->context = contexts[i];
         b->rows = 1;
-        b->bytes = 2 * contexts[i] * 2 * ATTENTION_WIDTH * sizeof(uint16_t);
+        b->span = 2 * contexts[i] * 2 * ATTENTION_WIDTH * sizeof(uint16_t);
+        b->bytes = 2 * ATTENTION_KEYS * 2 * ATTENTION_WIDTH * sizeof(uint16_t);
         snprintf(line, sizeof line, "%s attention_bf16 heads=2x12 keys=2051 of %zu", b->table->name,
                  contexts[i]);
         measure(b, line, attend, 2 * per_key * (double)ATTENTION_KEYS);
-        b->bytes = 0;
+        b->bytes = b->span = 0;
         b->rows = 8;
         snprintf(line, sizeof line, "%s attention_bf16 same keys, 8 queries of %zu", b->table->name,
                  contexts[i]);
@@ -364,7 +366,7 @@ static void measure_rows(bench *b) {
     b->rows = 512;
     b->m = (fn_matrix){.cols = 2560, .group = FN_GROUP_DEFAULT};
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
-        b->next = jobs[i].form;
+        b->form = jobs[i].form;
         snprintf(line, sizeof line, "%s %s 2560 (values)", b->table->name, jobs[i].name);
         measure(b, line, jobs[i].job, 2.0 * 512 * 2560);
     }

@@ -27,7 +27,7 @@ static bool bit(uint32_t word, unsigned i) {
 }
 
 fn_cpu fn_cpu_detect(void) {
-    fn_cpu cpu = {false, false, false, false};
+    fn_cpu cpu = {.avx2 = false};
     uint32_t max_leaf = cpuid(0, 0).eax;
     if (max_leaf < 7)
         return cpu;
@@ -42,6 +42,7 @@ fn_cpu fn_cpu_detect(void) {
     regs seven_1 = seven.eax >= 1 ? cpuid(7, 1) : (regs){0, 0, 0, 0};
     bool avx = bit(one.ecx, 28), fma = bit(one.ecx, 12), f16c = bit(one.ecx, 29);
     cpu.avx2 = ymm && avx && fma && f16c && bit(seven.ebx, 5);
+    cpu.avx_vnni = cpu.avx2 && bit(seven_1.eax, 4);
     bool f = bit(seven.ebx, 16), dq = bit(seven.ebx, 17);
     bool bw = bit(seven.ebx, 30), vl = bit(seven.ebx, 31);
     cpu.avx512 = cpu.avx2 && zmm && f && dq && bw && vl;

@@ -10,8 +10,9 @@
 
 /* A flag is set only when the registers it needs are saved by the operating system, too. */
 typedef struct fn_cpu {
-    bool avx2;   /* AVX2, FMA and F16C */
-    bool avx512; /* F, BW, DQ and VL, with all of avx2 */
+    bool avx2;     /* AVX2, FMA and F16C */
+    bool avx_vnni; /* the integer dot product on AVX2's registers, with all of avx2 */
+    bool avx512;   /* F, BW, DQ and VL, with all of avx2 */
     bool avx512_vnni;
     bool avx512_bf16;
 } fn_cpu;

@@ -10,7 +10,9 @@ const fn_kernels *fn_kernels_on(fn_isa isa, fn_cpu cpu) {
     case FN_ISA_REF:
         return &fn_kernels_ref;
     case FN_ISA_AVX2:
-        return cpu.avx2 ? &fn_kernels_avx2 : NULL;
+        if (!cpu.avx2)
+            return NULL;
+        return cpu.avx_vnni ? &fn_kernels_avx2_vnni : &fn_kernels_avx2;
     case FN_ISA_AVX512:
         if (!cpu.avx512)
             return NULL;

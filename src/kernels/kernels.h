@@ -58,20 +58,6 @@ typedef struct fn_attention_bf16_args {
     float *scores; /* scratch [heads, n_keys] */
 } fn_attention_bf16_args;
 
-typedef struct fn_delta_args {
-    float *state_out;      /* [dk, ld_state]: the state after this token (may equal state_in) */
-    const float *state_in; /* [dk, ld_state] */
-    size_t ld_state;
-    size_t dk;
-    size_t dv;      /* value columns handled here; columns are independent */
-    const float *q; /* [dk] normalised and scaled */
-    const float *k; /* [dk] normalised */
-    const float *v; /* [dv] */
-    float decay;    /* exp(g) */
-    float beta;
-    float *out; /* [dv] */
-} fn_delta_args;
-
 /* Some tokens of one head. Rows of token t: q + t * ldx, and likewise k and v. */
 typedef struct fn_delta_run_args {
     float *state_out;      /* [dk, ld_state]: the state after the last token (may equal state_in) */
@@ -152,13 +138,10 @@ typedef struct fn_kernels {
      * x1*cos - x2*sin, x2*cos + x1*sin */
     void (*rope)(float *x, const float *cos, const float *sin, size_t rotary);
 
-    /* One token of the gated delta rule, per head:
-     *   S = decay * S;  d = beta * (v - S^T k);  S = fma(k, d^T, S);  out = S^T q
-     * sums over dk ascending with fma from zero, per value column. */
-    void (*delta_step)(const fn_delta_args *a);
-
-    /* The same rule in one walk over the state a token: with r = S^T k and o = S^T q of the state
-     * before the token (fma ascending over dk from zero, per column), qk = dot(q, k):
+    /* Some tokens of the gated delta rule, per head, in one walk over the state a token. The rule
+     *   S = decay * S;  d = beta * (v - S^T k);  S = S + k d^T;  out = S^T q
+     * is taken with r = S^T k and o = S^T q of the state before the token (fma ascending over dk from
+     * zero, per column) and qk = dot(q, k):
      *   d = beta * (v - decay * r);  out = fma(qk, d, decay * o);  S = fma(k, d^T, decay * S).
      * Several tokens give the same bits as one call for each. */
     void (*delta_run)(const fn_delta_run_args *a);

@@ -5,7 +5,9 @@
 #include "base/cpu.h"
 #include "kernels/kernels.h"
 
-extern const fn_kernels fn_kernels_ref, fn_kernels_avx2;
+extern const fn_kernels fn_kernels_ref;
+/* "avx2" for CPUs without and with AVX-VNNI. The same bits. */
+extern const fn_kernels fn_kernels_avx2, fn_kernels_avx2_vnni;
 /* "avx512" for CPUs with VNNI and BF16, with VNNI alone, with neither. The same bits. */
 extern const fn_kernels fn_kernels_avx512, fn_kernels_avx512_vnni, fn_kernels_avx512_plain;
 

@@ -94,7 +94,7 @@ static void attend_double(const attention_case *c, size_t h, double *out) {
 }
 
 static void check_attention(size_t heads, size_t dim, size_t keys, float spread) {
-    const fn_kernels *tables[FN_ISA_COUNT];
+    const fn_kernels *tables[MAX_TABLES];
     size_t count = available_tables(tables), n = heads * dim;
     uint64_t seed = heads * 1000003 + dim * 1009 + keys;
     attention_case c = make_case(heads, dim, keys, spread, &seed);
@@ -136,7 +136,7 @@ static void every_shape_on_every_table(void **state) {
 /* Subnormals count as zero in the scores, whichever instruction makes them. */
 static void subnormal_keys_give_the_same_bits(void **state) {
     (void)state;
-    const fn_kernels *tables[FN_ISA_COUNT];
+    const fn_kernels *tables[MAX_TABLES];
     size_t count = available_tables(tables);
     uint64_t seed = 3;
     attention_case c = make_case(5, 40, 30, 1.0f, &seed);
@@ -155,7 +155,7 @@ static void subnormal_keys_give_the_same_bits(void **state) {
 }
 
 static void check_scores(size_t heads, size_t d, size_t n) {
-    const fn_kernels *tables[FN_ISA_COUNT];
+    const fn_kernels *tables[MAX_TABLES];
     size_t count = available_tables(tables);
     uint64_t seed = heads * 77 + d * 5 + n;
     guarded q = guarded_words(heads * d, -1.0f, 1.0f, &seed);
@@ -202,7 +202,7 @@ static void rounding_is_to_nearest_even_and_subnormals_are_zero(void **state) {
     (void)state;
     static const uint16_t low[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
     enum { LOW = sizeof low / sizeof *low };
-    const fn_kernels *tables[FN_ISA_COUNT];
+    const fn_kernels *tables[MAX_TABLES];
     size_t count = available_tables(tables);
     for (uint32_t high = 0; high < 0x10000; high++) {
         float x[LOW];

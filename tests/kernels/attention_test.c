@@ -91,7 +91,7 @@ static void attend_double(const attention_case *c, double *out, double *size) {
 }
 
 static void check_case(size_t heads, size_t dim, size_t keys, float spread) {
-    const fn_kernels *tables[FN_ISA_COUNT];
+    const fn_kernels *tables[MAX_TABLES];
     size_t count = available_tables(tables), n = heads * dim;
     uint64_t seed = heads * 1000003 + dim * 1009 + keys;
     attention_case c = make_case(heads, dim, keys, spread, &seed);
@@ -130,7 +130,7 @@ static void attention_at_every_shape(void **state) {
 /* A NaN query spoils its head, a NaN key every head, a NaN value its column; nothing else. */
 static void a_nan_reaches_what_depends_on_it(void **state) {
     (void)state;
-    const fn_kernels *tables[FN_ISA_COUNT];
+    const fn_kernels *tables[MAX_TABLES];
     size_t count = available_tables(tables);
     enum { HEADS = 13, DIM = 40, KEYS = 37 };
     uint64_t seed = 77;
@@ -167,7 +167,7 @@ static void a_nan_reaches_what_depends_on_it(void **state) {
 /* A query head's result is its own: the number of heads in the call changes no bit. */
 static void heads_do_not_influence_each_other(void **state) {
     (void)state;
-    const fn_kernels *tables[FN_ISA_COUNT];
+    const fn_kernels *tables[MAX_TABLES];
     size_t count = available_tables(tables);
     enum { HEADS = 24, DIM = 64, KEYS = 45 };
     uint64_t seed = 78;
@@ -186,7 +186,7 @@ static void heads_do_not_influence_each_other(void **state) {
 }
 
 static void check_index(size_t heads, size_t d, size_t n) {
-    const fn_kernels *tables[FN_ISA_COUNT];
+    const fn_kernels *tables[MAX_TABLES];
     size_t count = available_tables(tables);
     uint64_t seed = heads * 1000003 + d * 1009 + n;
     guarded q = guarded_floats(heads * d), keys = guarded_floats(n * d);
@@ -231,7 +231,7 @@ static void index_scores_at_every_shape(void **state) {
 /* relu must not turn a NaN into 0, or a broken block would be scored like a bad one. */
 static void index_scores_keep_nan(void **state) {
     (void)state;
-    const fn_kernels *tables[FN_ISA_COUNT];
+    const fn_kernels *tables[MAX_TABLES];
     size_t count = available_tables(tables);
     enum { HEADS = 5, D = 20, N = 23 };
     static float q[HEADS * D], keys[N * D], scores[N];

@@ -31,7 +31,7 @@ static void tables_answer_to_their_names(void **state) {
 
 static void the_reference_is_always_there_and_the_best_is_the_last(void **state) {
     (void)state;
-    const fn_kernels *tables[FN_ISA_COUNT];
+    const fn_kernels *tables[MAX_TABLES];
     size_t count = available_tables(tables);
     assert_true(count >= 1);
     assert_string_equal(tables[0]->name, "ref");
@@ -42,7 +42,7 @@ static void the_reference_is_always_there_and_the_best_is_the_last(void **state)
 /* A table is a name and function pointers. */
 static void no_entry_is_missing(void **state) {
     (void)state;
-    const fn_kernels *tables[FN_ISA_COUNT];
+    const fn_kernels *tables[MAX_TABLES];
     size_t count = available_tables(tables);
     for (size_t t = 0; t < count; t++) {
         for (int kind = 0; kind < FN_MATRIX_KINDS; kind++)
@@ -58,7 +58,7 @@ static void no_entry_is_missing(void **state) {
  * what it cannot run comes from AVX2. One without AVX-512 does not. */
 static void cpus_without_every_instruction_have_their_table(void **state) {
     (void)state;
-    fn_cpu old = {.avx2 = true};
+    fn_cpu old = {.avx2 = true}, alder_lake = {.avx2 = true, .avx_vnni = true};
     fn_cpu skylake = {.avx2 = true, .avx512 = true};
     fn_cpu ice_lake = {.avx2 = true, .avx512 = true, .avx512_vnni = true};
     fn_cpu zen4 = {.avx2 = true, .avx512 = true, .avx512_vnni = true, .avx512_bf16 = true};
@@ -66,7 +66,11 @@ static void cpus_without_every_instruction_have_their_table(void **state) {
     const fn_kernels *whole = fn_kernels_on(FN_ISA_AVX512, zen4);
     const fn_kernels *vnni = fn_kernels_on(FN_ISA_AVX512, ice_lake);
     const fn_kernels *plain = fn_kernels_on(FN_ISA_AVX512, skylake);
+    const fn_kernels *avx2_vnni = fn_kernels_on(FN_ISA_AVX2, alder_lake);
     assert_null(fn_kernels_on(FN_ISA_AVX512, old));
+    assert_string_equal(avx2_vnni->name, "avx2");
+    assert_true(avx2_vnni->matmul_fast[FN_MATRIX_INT4] != avx2->matmul_fast[FN_MATRIX_INT4]);
+    assert_true(avx2_vnni->attention == avx2->attention);
     assert_null(fn_kernels_on(FN_ISA_AVX2, (fn_cpu){.avx2 = false}));
     assert_string_equal(vnni->name, "avx512");
     assert_string_equal(plain->name, "avx512");

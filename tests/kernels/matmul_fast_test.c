@@ -114,7 +114,7 @@ static void compare_with_double(const test_matrix *w, const rows *x, const float
 }
 
 static void check_shape(fn_matrix_kind kind, size_t n, size_t k, size_t group) {
-    const fn_kernels *tables[FN_ISA_COUNT];
+    const fn_kernels *tables[MAX_TABLES];
     size_t count = available_tables(tables);
     uint64_t seed = n * 10007 + k * 31 + group;
     char what[100];
@@ -153,7 +153,7 @@ static void every_table_and_number_of_rows_gives_the_same_bits(void **state) {
 /* Any split of the tiles among threads writes the same values, each its own columns only. */
 static void tiles_may_be_split_anywhere(void **state) {
     (void)state;
-    const fn_kernels *tables[FN_ISA_COUNT];
+    const fn_kernels *tables[MAX_TABLES];
     size_t count = available_tables(tables);
     uint64_t seed = 5;
     enum { N = 210, K = 300, ROWS = 29, TILES = (N + 31) / 32 };
@@ -187,7 +187,7 @@ static void tiles_may_be_split_anywhere(void **state) {
  * has no scale, or it meets weights of either sign. */
 static void a_nan_stays_in_its_row(void **state) {
     (void)state;
-    const fn_kernels *tables[FN_ISA_COUNT];
+    const fn_kernels *tables[MAX_TABLES];
     size_t count = available_tables(tables);
     uint64_t seed = 6;
     enum { N = 40, K = 200, ROWS = 14 };
@@ -216,7 +216,7 @@ static void any_bytes_and_inputs_give_the_same_bits(void **state) {
                                   0x1p-70f, 0x1p120f,  INFINITY};
     enum { SIZES = sizeof sizes / sizeof *sizes, N = 75, K = 303, ROWS = 2 * SIZES };
     static float x[ROWS * K], want[ROWS * N], got[ROWS * N];
-    const fn_kernels *tables[FN_ISA_COUNT];
+    const fn_kernels *tables[MAX_TABLES];
     size_t count = available_tables(tables);
     uint64_t seed = 7;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds * 4; i++) {
@@ -248,7 +248,7 @@ static void any_bytes_and_inputs_give_the_same_bits(void **state) {
 /* The rows themselves: the same bytes from every table, and within half a step of the input. */
 static void every_table_writes_the_same_rows(void **state) {
     (void)state;
-    const fn_kernels *tables[FN_ISA_COUNT];
+    const fn_kernels *tables[MAX_TABLES];
     size_t count = available_tables(tables);
     static const float sizes[] = {1.0f, 0.0f, 0x1p-149f, 0x1p-127f, 0x1p-101f, 0x1p100f, 3e38f};
     static const size_t groups[] = {128, 64, 32, 8};

@@ -79,7 +79,7 @@ static void compare_with_double(const test_matrix *w, const float *x, size_t ldx
 }
 
 static void check_shape(fn_matrix_kind kind, size_t n, size_t k, size_t group) {
-    const fn_kernels *tables[FN_ISA_COUNT];
+    const fn_kernels *tables[MAX_TABLES];
     size_t count = available_tables(tables), ldx = k + 5;
     uint64_t seed = n * 10007 + k * 31 + group;
     char what[100];
@@ -113,7 +113,7 @@ static void every_table_and_number_of_rows_gives_the_same_bits(void **state) {
 /* Any split of the tiles among threads writes the same values, each its own columns only. */
 static void tiles_may_be_split_anywhere(void **state) {
     (void)state;
-    const fn_kernels *tables[FN_ISA_COUNT];
+    const fn_kernels *tables[MAX_TABLES];
     size_t count = available_tables(tables);
     uint64_t seed = 5;
     enum { N = 210, K = 300, ROWS = 29, TILES = (N + 31) / 32 };
@@ -144,7 +144,7 @@ static void tiles_may_be_split_anywhere(void **state) {
 /* A NaN or an infinity in one row of inputs spoils that row's outputs and no other's. */
 static void a_nan_stays_in_its_row(void **state) {
     (void)state;
-    const fn_kernels *tables[FN_ISA_COUNT];
+    const fn_kernels *tables[MAX_TABLES];
     size_t count = available_tables(tables);
     uint64_t seed = 6;
     enum { N = 40, K = 200, ROWS = 14 };
@@ -171,7 +171,7 @@ static void any_bytes_and_inputs_give_the_same_bits(void **state) {
                                   0x1p-70f, 0x1p120f,  INFINITY};
     enum { SIZES = sizeof sizes / sizeof *sizes, N = 75, K = 303, ROWS = 2 * SIZES };
     static float x[ROWS * K], want[ROWS * N], got[ROWS * N];
-    const fn_kernels *tables[FN_ISA_COUNT];
+    const fn_kernels *tables[MAX_TABLES];
     size_t count = available_tables(tables);
     uint64_t seed = 7;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds * 4; i++) {

@@ -13,7 +13,7 @@ export FN_TESTS_UNGUARDED
 
 # $1 CPU, $2 table that must be the best one there
 on_cpu() {
-    for name in kernels matrix exp elementwise delta attention matmul; do
+    for name in kernels matrix exp elementwise delta attention attention_bf16 matmul matmul_fast; do
         echo "== $1: $name"
         log=$(qemu-x86_64 -cpu "$1" "$programs/test.kernels.$name" 2>&1) || {
             printf '%s\n' "$log"

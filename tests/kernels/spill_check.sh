@@ -39,4 +39,6 @@ done
 check avx512/matmul_fast_int8.c.o vpdpbusd zmm 150 0
 check avx512/matmul_fast_int4.c.o vpdpbusd zmm 300 0
 check avx512/matmul_fast_bf16.c.o vdpbf16ps zmm 150 0
+check avx2/matmul_fast_int8_vnni.c.o vpdpbusd ymm 40 12
+check avx2/matmul_fast_int4_vnni.c.o vpdpbusd ymm 80 12
 exit $bad

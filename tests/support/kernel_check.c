@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/half.h"
+#include "kernels/tables.h"
 
 guarded guarded_alloc(size_t bytes) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -50,11 +51,13 @@ void fill_random(float *x, size_t n, float low, float high, uint64_t *state) {
     }
 }
 
-size_t available_tables(const fn_kernels *tables[FN_ISA_COUNT]) {
+size_t available_tables(const fn_kernels *tables[MAX_TABLES]) {
     static int printed;
     size_t n = 0;
     for (int isa = 0; isa < FN_ISA_COUNT; isa++) {
         const fn_kernels *table = fn_kernels_for((fn_isa)isa);
+        if (table == &fn_kernels_avx2_vnni)
+            tables[n++] = &fn_kernels_avx2;
         if (table != NULL)
             tables[n++] = table;
         if (!printed)

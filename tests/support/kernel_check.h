@@ -26,8 +26,10 @@ uint64_t next_random(uint64_t *state);
 /* x [n], uniform in low .. high */
 void fill_random(float *x, size_t n, float low, float high, uint64_t *state);
 
-/* The tables that this CPU runs, ref first; prints their names once per program. */
-size_t available_tables(const fn_kernels *tables[FN_ISA_COUNT]);
+/* The tables that this CPU runs, in every form that it runs, ref first and the best last; prints
+ * their names once per program. */
+#define MAX_TABLES (FN_ISA_COUNT + 1)
+size_t available_tables(const fn_kernels *tables[MAX_TABLES]);
 
 /* The same bits, or both NaN; fails the test with what, table and index otherwise. */
 void assert_same_bits(const float *got, const float *want, size_t n, const char *table,

@@ -57,7 +57,7 @@ FN_INLINE void stretch(const size_t rows, const size_t vectors, __m256 *sums, co
 /* All inputs: the matrix has no groups. */
 FN_INLINE void block(const block_args *b, const size_t rows, const size_t v0,
                      const size_t vectors) {
-    __m256 sums[8];
+    __m256 sums[BLOCK_SUMS];
     float wide[BLOCK_ROWS * WIDE];
     const uint8_t *w = b->weights + v0 * 32;
     FN_UNROLL

@@ -9,7 +9,7 @@
 FN_INLINE void short_dots(size_t ldx, const size_t rows, const size_t vectors, __m256i *sums,
                           const uint8_t *weights, const uint8_t *x, size_t n, size_t ahead) {
     const __m256i low = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
-    __m256i pairs[8];
+    __m256i pairs[BLOCK_SUMS];
     FN_UNROLL
     for (size_t i = 0; i < rows * vectors; i++)
         pairs[i] = _mm256_setzero_si256();

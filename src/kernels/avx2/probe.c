@@ -26,6 +26,14 @@ double fn_avx2_probe_int8(size_t rounds) {
     return 64.0 * CHAINS * (double)rounds;
 }
 
+double fn_avx2_probe_int8_vnni(size_t rounds) {
+    PROBE(__m256i, _mm256_setzero_si256,
+          __asm__ volatile("%{vex%} vpdpbusd %2, %1, %0"
+                           : "+x"(s[j])
+                           : "x"(w), "x"(v)));
+    return 64.0 * CHAINS * (double)rounds;
+}
+
 /* There are no BF16 instructions: products are made in float32. */
 double fn_avx2_probe_bf16(size_t rounds) {
     return fn_avx2_probe_f32(rounds);

@@ -78,7 +78,6 @@ void fn_ref_softmax(float *y, const float *x, size_t n);
 void fn_ref_mix_streams(float *y, const float *gate, const float *x, size_t hc, size_t d);
 void fn_ref_conv_silu(float *y, const float *const *x, const float *w, size_t taps, size_t c);
 void fn_ref_rope(float *x, const float *cos, const float *sin, size_t rotary);
-void fn_ref_delta_step(const fn_delta_args *a);
 void fn_ref_delta_run(const fn_delta_run_args *a);
 void fn_ref_attention(const fn_attention_args *a);
 void fn_ref_attention_bf16(const fn_attention_bf16_args *a);

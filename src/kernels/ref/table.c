@@ -35,7 +35,6 @@ const fn_kernels fn_kernels_ref = {
     .mix_streams = fn_ref_mix_streams,
     .conv_silu = fn_ref_conv_silu,
     .rope = fn_ref_rope,
-    .delta_step = fn_ref_delta_step,
     .delta_run = fn_ref_delta_run,
     .attention = fn_ref_attention,
     .index_scores = fn_ref_index_scores,
