@@ -176,6 +176,10 @@ typedef struct fn_engine_options {
      * group_size inputs (32, 64, 128; 0: 128) with a scale each; 16: BF16; 0: as stored. */
     int expert_bits, dense_bits;
     size_t group_size;
+    /* A prepared checkpoint's packed matrices stay in their files, mapped: opening reads none of them. When such a
+     * file shrinks or its disk fails, touching it raises SIGBUS: see fn_engine_mapped_file. false: they are read
+     * into memory. */
+    bool map_prepared;
     fn_ngram_place ngram;
     /* Guessing ids ahead and verifying them in one forward: the same text and the same bits, sooner. What is
      * asked for but cannot be is an error. */
@@ -205,6 +209,7 @@ typedef struct fn_engine_info {
     const char *drafter;                /* "none", "mtp", "model", "lookup" */
     size_t draft_tokens;                /* guesses in a pass at most */
     uint64_t weight_bytes, state_bytes; /* resident weights; one session's state at full context */
+    uint64_t mapped_bytes;              /* of weights that stay in their mapped files */
     double load_seconds;
 } fn_engine_info;
 FN_API void fn_engine_get_info(const fn_engine *engine, fn_engine_info *out);
@@ -218,6 +223,8 @@ typedef struct fn_ngram_info {
 } fn_ngram_info;
 FN_API void fn_engine_ngram_info(const fn_engine *engine, fn_ngram_info *out);
 
+/* The mapped file an address lies in, NULL if none; may be called from a handler of SIGBUS. */
+FN_API const char *fn_engine_mapped_file(const fn_engine *engine, const void *address);
 FN_API const fn_text *fn_engine_text(const fn_engine *engine);
 
 /* ---- sessions ----------------------------------------------------------------------------------- */

@@ -47,6 +47,31 @@ FN_API void fn_tensor_writer_abandon(fn_tensor_writer *writer);
 /* One JSON object: files, tensors (name, dtype, shape, file, bytes), formats, shape of the model, parameter
  * counts by class. Freed with fn_string_free. Headers only. */
 FN_API fn_status fn_inspect(const char *model_dir, char **json, fn_error *err);
+/* Reads every byte of a prepared checkpoint and compares it with the checksums of its manifest (progress's stage is
+ * "checking"). Fails with FN_E_MODEL, naming the file; FN_E_UNSUPPORTED for a checkpoint that has none. */
+FN_API fn_status fn_inspect_check(const char *model_dir, fn_progress progress, void *progress_ud,
+                                  fn_error *err);
+
+/* ---- prepared checkpoints ------------------------------------------------------------------------ */
+
+typedef struct fn_quantize_options {
+    const char *model_dir;       /* a published checkpoint */
+    const char *out_dir;         /* new, empty, or what an earlier call left when it was stopped */
+    int expert_bits, dense_bits; /* as in fn_engine_options */
+    size_t group_size;
+    const char *ngram;    /* the n-gram tables: "copy", "link", "omit", "int8"; NULL: copy */
+    size_t threads;       /* 0: every CPU */
+    bool dry_run;         /* write nothing */
+    fn_progress progress; /* stage "preparing", of the bytes written; or NULL */
+    void *progress_ud;
+} fn_quantize_options;
+
+FN_API fn_quantize_options fn_quantize_options_default(void);
+/* Writes a prepared checkpoint (docs/prepared.md): what loading with these bits would make, to be mapped. What was
+ * stopped goes on where it was. *json, freed with fn_string_free: {settings, files: [{name, bytes, tensors}], bytes,
+ * missing_bytes, source_bytes, resumes}, as things stood before. Fails with FN_E_USAGE (the directory is in use for
+ * something else), FN_E_IO (disk full), FN_E_CANCELLED, ... */
+FN_API fn_status fn_quantize(const fn_quantize_options *options, char **json, fn_error *err);
 
 /* ---- plan ---------------------------------------------------------------------------------------- */
 

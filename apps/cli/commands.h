@@ -14,6 +14,7 @@ int cli_inspect(const cli_options *options);
 int cli_plan(const cli_options *options);
 int cli_logits(const cli_options *options);
 int cli_verify(const cli_options *options);
+int cli_quantize(const cli_options *options);
 int cli_perplexity(const cli_options *options);
 int cli_bench(const cli_options *options);
 

@@ -8,6 +8,7 @@
 #include "cli/json_get.h"
 #include "cli/model.h"
 #include "cli/report.h"
+#include "cli/signals.h"
 #include "flashnext_tools.h"
 
 /* ---- tensors, those alike in one line --------------------------------------------------- */
@@ -157,11 +158,22 @@ static void print_object(const char *title, json_t *object) {
             fputs(json_is_true(value) ? "yes" : "no", stdout);
         } else if (json_is_array(value)) {
             print_list(value);
+        } else if (json_is_string(value)) {
+            fputs(json_string_value(value), stdout);
         } else {
             printf("%lld", (long long)json_integer_value(value));
         }
         putchar('\n');
     }
+}
+
+static fn_status check(const cli_options *options, const char *dir, fn_error *err) {
+    cli_progress progress;
+    cli_signals_catch();
+    cli_progress_init(&progress, options);
+    fn_status status = fn_inspect_check(dir, cli_progress_step, &progress, err);
+    cli_progress_clear(&progress);
+    return status;
 }
 
 int cli_inspect(const cli_options *options) {
@@ -172,6 +184,9 @@ int cli_inspect(const cli_options *options) {
     if (status == FN_OK) {
         status = fn_inspect(dir, &json, &err);
     }
+    if (status == FN_OK && cli_flag(options, CLI_OPT_CHECK)) {
+        status = check(options, dir, &err);
+    }
     int code = cli_report_model(status, &err);
     if (status == FN_OK && cli_flag(options, CLI_OPT_JSON)) {
         puts(json);
@@ -180,6 +195,9 @@ int cli_inspect(const cli_options *options) {
         json_t *root = json_loads(json, 0, &at);
         print_files(root);
         print_ngram(root);
+        if (json_is_object(json_object_get(root, "prepared"))) {
+            print_object("Prepared", json_object_get(root, "prepared"));
+        }
         print_object("Shape", json_object_get(root, "shape"));
         print_object("Numbers by class", json_object_get(root, "params"));
         print_tensors(root);

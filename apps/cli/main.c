@@ -6,6 +6,7 @@
 #include "cli/help.h"
 #include "cli/options.h"
 #include "cli/report.h"
+#include "cli/signals.h"
 
 static int dispatch(cli_options *options) {
     switch (options->command) {
@@ -29,6 +30,8 @@ static int dispatch(cli_options *options) {
         return cli_perplexity(options);
     case CLI_BENCH:
         return cli_bench(options);
+    case CLI_QUANTIZE:
+        return cli_quantize(options);
     case CLI_HELP:
         return cli_help(options);
     case CLI_VERSION:
@@ -77,6 +80,7 @@ int main(int argc, char **words) {
         cli_help_program(stderr);
         return CLI_EXIT_USAGE;
     }
+    cli_signals_ignore_size_limit();
     const char *name = argv[1];
     if (strcmp(name, "-h") == 0 || strcmp(name, "--help") == 0) {
         cli_help_program(stdout);

@@ -8,6 +8,7 @@
 #include "cli/drafting.h"
 #include "cli/paths.h"
 #include "cli/report.h"
+#include "cli/signals.h"
 
 fn_status cli_model_dir(const cli_options *options, char **out, fn_error *err) {
     const char *given = cli_text(options, CLI_OPT_MODEL_DIR);
@@ -40,15 +41,16 @@ const char *cli_bytes(uint64_t bytes, char *out, size_t size) {
 static void describe(const cli_model *model) {
     const fn_engine_info *info = &model->info;
     char weights[32];
+    char mapped[32];
     char state[32];
     fprintf(stderr,
-            "%s: %zu layers, vocabulary %zu, %s of weights loaded in %.2f s\n"
+            "%s: %zu layers, vocabulary %zu, %s of weights loaded and %s mapped in %.2f s\n"
             "%s kernels, %zu threads, %s precision, %s, context %zu of %zu tokens (%s of state), "
             "%zu prompt tokens at a time\n",
             model->dir, info->layers, info->vocab, cli_bytes(info->weight_bytes, weights, 32),
-            info->load_seconds, info->isa, info->threads, info->precision,
-            info->mtp ? "with MTP head" : "no MTP head", info->context, info->max_context,
-            cli_bytes(info->state_bytes, state, 32), info->chunk);
+            cli_bytes(info->mapped_bytes, mapped, 32), info->load_seconds, info->isa, info->threads,
+            info->precision, info->mtp ? "with MTP head" : "no MTP head", info->context,
+            info->max_context, cli_bytes(info->state_bytes, state, 32), info->chunk);
 }
 
 int cli_bits(const cli_options *options, cli_option_id id) {
@@ -117,6 +119,7 @@ static fn_status open_with(const cli_options *options, const fn_engine_options *
         return status;
     }
     cli_drafting_options(options, &engine);
+    engine.map_prepared = true;
     engine.mem_limit = cli_whole(options, CLI_OPT_MEM_LIMIT, 0);
     engine.progress = cli_progress_step;
     engine.progress_ud = &out->progress;
@@ -127,6 +130,7 @@ static fn_status open_with(const cli_options *options, const fn_engine_options *
     if (status != FN_OK) {
         return status;
     }
+    cli_signals_guard(out->engine);
     out->text = fn_engine_text(out->engine);
     fn_engine_get_info(out->engine, &out->info);
     if (cli_flag(options, CLI_OPT_VERBOSE)) {
@@ -154,6 +158,7 @@ fn_status cli_model_open_for(const cli_options *options, size_t sequences, uint6
 
 void cli_model_close(cli_model *model) {
     if (model->engine != NULL) {
+        cli_signals_guard(NULL);
         fn_engine_close(model->engine);
     }
     free(model->dir);

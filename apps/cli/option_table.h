@@ -32,7 +32,7 @@
       "array of {\"prompt\", \"ids\"} or {\"error\"}. Without --json: one text, one token a "      \
       "line; with --chat it is one user's message.")                                               \
     X(INSPECT, "inspect", "[options]", "list files, tensors and sizes of a checkpoint",            \
-      "Reads headers only.")                                                                       \
+      "Reads headers only; with --check every byte of a prepared checkpoint.")                     \
     X(PLAN, "plan", "[options]", "say what a model needs and whether it fits",                     \
       "From a checkpoint's headers or from a config.json alone; nothing is loaded.")               \
     X(LOGITS, "logits", "[options]", "write the logits of given ids to a safetensors file",        \
@@ -54,6 +54,12 @@
       "was measured just before and after: multiplications for prompts, reading memory for "       \
       "single tokens. A round of more than 103 % says that the limit was disturbed; it is run "    \
       "again, and counted.")                                                                       \
+    X(QUANTIZE, "quantize", "[options]",                                                           \
+      "write a checkpoint once in the form that is mapped at start",                               \
+      "Quantises and packs a checkpoint into the directory --out, for --model-dir of every other " \
+      "command: it opens at once and gives the same bits as quantising while loading. What was "   \
+      "stopped or killed goes on when the same command is given again. README and "                \
+      "docs/prepared.md say what is in it.")                                                       \
     X(HELP, "help", "[COMMAND]", "explain the program or a command", "")                           \
     X(VERSION, "version", "", "show version, build and CPU", "")                                   \
     X(COMPLETION, "completion", "bash|zsh|fish", "print a completion script for a shell",          \
@@ -67,7 +73,8 @@
     (CLI_BIT(CHAT) | CLI_BIT(RUN) | CLI_BIT(SERVE) | CLI_BIT(LOGITS) | CLI_BIT(VERIFY) | \
      CLI_BIT(PERPLEXITY) | CLI_BIT(BENCH))
 #define CLI_SAMPLING (CLI_BIT(CHAT) | CLI_BIT(RUN))
-#define CLI_WORKING (CLI_COMPUTING | CLI_BIT(TOKENIZE) | CLI_BIT(INSPECT) | CLI_BIT(PLAN))
+#define CLI_WORKING \
+    (CLI_COMPUTING | CLI_BIT(TOKENIZE) | CLI_BIT(INSPECT) | CLI_BIT(PLAN) | CLI_BIT(QUANTIZE))
 
 #define CLI_OPTION_MAP(X) \
 X(MODEL_DIR, "model-dir", 'm', TEXT, CLI_WORKING, "--model", "DIR", \
@@ -205,7 +212,7 @@ X(PROFILE, "profile", 0, FLAG, CLI_BIT(BENCH), "", "", \
 X(OUTPUT_FORMAT, "output", 'o', CHOICE, CLI_BIT(BENCH), "", "md|json|csv", \
   0, 0, CLI_COMMON, "Output", \
   "form of the results (default: md)") \
-X(THREADS, "threads", 't', COUNT, CLI_COMPUTING, "", "N", \
+X(THREADS, "threads", 't', COUNT, CLI_COMPUTING | CLI_BIT(QUANTIZE), "", "N", \
   1, 4096, CLI_COMMON, "Machine", \
   "threads (default: every CPU this process may use)") \
 X(ISA, "isa", 0, CHOICE, CLI_COMPUTING, "", "ref|avx2|avx512", \
@@ -222,13 +229,16 @@ X(CHUNK, "chunk", 0, COUNT, CLI_COMPUTING | CLI_BIT(PLAN), "", "N", \
 X(MEM_LIMIT, "mem-limit", 0, SIZE, CLI_COMPUTING | CLI_BIT(PLAN), "", "SIZE", \
   0, 0, CLI_COMMON, "Machine", \
   "memory that may be used, such as 64GiB (default: what the machine has)") \
-X(EXPERT_BITS, "expert-bits", 0, CHOICE, CLI_COMPUTING | CLI_BIT(PLAN), "", "16|8|4", \
+X(EXPERT_BITS, "expert-bits", 0, CHOICE, CLI_COMPUTING | CLI_BIT(PLAN) | CLI_BIT(QUANTIZE), "", "16|8|4", \
   0, 0, CLI_COMMON, "Weights", \
   "bits of a routed expert's weight, quantised while loading (default: as stored)") \
-X(DENSE_BITS, "dense-bits", 0, CHOICE, CLI_COMPUTING | CLI_BIT(PLAN), "", "16|8|4", \
+X(DENSE_BITS, "dense-bits", 0, CHOICE, CLI_COMPUTING | CLI_BIT(PLAN) | CLI_BIT(QUANTIZE), "", "16|8|4", \
   0, 0, CLI_COMMON, "Weights", \
   "bits of a weight of every other large matrix (default: as stored)") \
-X(GROUP_SIZE, "group-size", 0, CHOICE, CLI_COMPUTING | CLI_BIT(PLAN), "", "128|64|32", \
+X(NGRAM, "ngram", 0, CHOICE, CLI_BIT(QUANTIZE), "", "copy|link|omit|int8", \
+  0, 0, CLI_COMMON, "Weights", \
+  "the n-gram table: copied (default), read from where it is, left out, or quantised row by row") \
+X(GROUP_SIZE, "group-size", 0, CHOICE, CLI_COMPUTING | CLI_BIT(PLAN) | CLI_BIT(QUANTIZE), "", "128|64|32", \
   0, 0, 0, "Weights", \
   "inputs that share a scale at 4 or 8 bits (default: 128)") \
 X(NGRAM_MMAP, "ngram-mmap", 0, FLAG, CLI_COMPUTING | CLI_BIT(PLAN), "", "", \
@@ -248,9 +258,15 @@ X(NGRAM_BITS, "ngram-bits", 0, CHOICE, CLI_BIT(PLAN), "", "16|8|4", \
 X(KV_BITS, "kv-bits", 0, CHOICE, CLI_BIT(PLAN), "", "32|16", \
   0, 0, 0, "Plan", \
   "bits of a key's or value's element: 32 in exact precision, 16 in fast (default)") \
-X(OUT, "out", 'o', TEXT, CLI_BIT(LOGITS), "", "FILE", \
+X(OUT, "out", 'o', TEXT, CLI_BIT(LOGITS) | CLI_BIT(QUANTIZE), "", "FILE", \
   0, 0, CLI_COMMON, "Forward", \
-  "safetensors file to write") \
+  "safetensors file to write; of quantize: the directory") \
+X(DRY_RUN, "dry-run", 0, FLAG, CLI_BIT(QUANTIZE), "", "", \
+  0, 0, CLI_COMMON, "Forward", \
+  "show what would be written and how large it is") \
+X(CHECK, "check", 0, FLAG, CLI_BIT(INSPECT), "", "", \
+  0, 0, CLI_COMMON, "Comparison", \
+  "read every byte of a prepared checkpoint and compare it with its checksums") \
 X(SPLIT, "split", 0, TEXT, CLI_BIT(LOGITS) | CLI_BIT(VERIFY), "", "N,N,...", \
   0, 0, CLI_COMMON, "Forward", \
   "feed the ids in pieces of these lengths, which must add up; never changes a result") \
@@ -371,10 +387,10 @@ X(STATS, "stats", 0, FLAG, CLI_SAMPLING, "--show-timings", "", \
 X(COLOR, "color", 0, CHOICE, CLI_BIT(CHAT) | CLI_BIT(VERIFY), "--colors", "auto|on|off", \
   0, 0, 0, "Output", \
   "colours (default: auto, which obeys NO_COLOR)") \
-X(NO_PROGRESS, "no-progress", 0, FLAG, CLI_COMPUTING, "", "", \
+X(NO_PROGRESS, "no-progress", 0, FLAG, CLI_COMPUTING | CLI_BIT(QUANTIZE) | CLI_BIT(INSPECT), "", "", \
   0, 0, 0, "Output", \
   "no progress bars") \
-X(QUIET, "quiet", 'q', FLAG, CLI_COMPUTING, "", "", \
+X(QUIET, "quiet", 'q', FLAG, CLI_COMPUTING | CLI_BIT(QUANTIZE) | CLI_BIT(INSPECT), "", "", \
   0, 0, 0, "Output", \
   "no progress bars, figures or greeting") \
 X(VERBOSE, "verbose", 'v', FLAG, CLI_COMPUTING, "", "", \

@@ -13,7 +13,8 @@ static struct {
     volatile sig_atomic_t n_interrupts, terminated, typing_hidden;
     struct termios typing_shown; /* the terminal as it was before typing was hidden */
     char path_to_remove[4096];
-} shared; /* NOLINT(cppcoreguidelines-avoid-non-const-global-variables) */
+    const fn_engine *engine; /* whose mapped files may fail */
+} shared;                    /* NOLINT(cppcoreguidelines-avoid-non-const-global-variables) */
 
 void cli_signals_show_typing(void) {
     if (shared.typing_hidden != 0) {
@@ -80,6 +81,42 @@ void cli_signals_end_removing(const char *path) {
                    path != NULL ? path : "");
     install(SIGINT, on_end);
     install(SIGTERM, on_end);
+}
+
+void cli_signals_ignore_size_limit(void) {
+    install(SIGXFSZ, SIG_IGN);
+}
+
+static void say(const char *text) {
+    ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
+    (void)ignored;
+}
+
+static void on_bus_error(int number, siginfo_t *info, void *context) {
+    (void)context;
+    const char *file =
+        shared.engine != NULL ? fn_engine_mapped_file(shared.engine, info->si_addr) : NULL;
+    if (file == NULL) { /* our own mistake: let it be seen */
+        (void)signal(number, SIG_DFL);
+        return;
+    }
+    if (shared.path_to_remove[0] != 0) {
+        (void)unlink(shared.path_to_remove);
+    }
+    say("flashnext: ");
+    say(file);
+    say(": shrank or could not be read while it was in use\n");
+    leave(CLI_EXIT_MODEL);
+}
+
+void cli_signals_guard(const fn_engine *engine) {
+    struct sigaction action;
+    shared.engine = engine;
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = on_bus_error;
+    action.sa_flags = SA_SIGINFO;
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGBUS, &action, NULL);
 }
 
 bool cli_interrupted(void) {

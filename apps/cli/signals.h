@@ -11,11 +11,19 @@
 
 #include <stdbool.h>
 
+#include "flashnext.h"
+
 /* Interactive programs and those that stop between tokens. */
 void cli_signals_catch(void);
 /* Programs that compute in one piece: both signals end at once, and the file is removed (NULL:
  * none). */
 void cli_signals_end_removing(const char *path);
+
+/* A write beyond the file size limit (ulimit -f) then fails like one on a full disk, and can be reported. */
+void cli_signals_ignore_size_limit(void);
+/* From now on touching a mapped model file that shrank, or whose disk fails, ends the program with exit code 3 and the
+ * file's name. NULL: the engine is about to go. */
+void cli_signals_guard(const fn_engine *engine);
 
 bool cli_interrupted(void); /* Ctrl-C since the last clear */
 bool cli_terminated(void);

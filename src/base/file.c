@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -59,6 +60,29 @@ bool fn_file_same(int a, int b) {
     struct stat second;
     return fstat(a, &first) == 0 && fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
            first.st_ino == second.st_ino;
+}
+
+fn_status fn_file_map(int fd, const char *path, size_t bytes, const void **out, fn_error *err) {
+    *out = NULL;
+    if (bytes == 0) {
+        return FN_OK;
+    }
+    void *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED) {
+        return fn_fail(err, FN_E_IO, "%s: cannot map %zu bytes: %s", path, bytes, strerror(errno));
+    }
+    *out = map;
+    return FN_OK;
+}
+
+void fn_file_unmap(const void *map, size_t bytes) {
+    union {
+        const void *read_only;
+        void *any;
+    } address = {.read_only = map};
+    if (map != NULL) {
+        (void)munmap(address.any, bytes);
+    }
 }
 
 fn_status fn_file_read_all(const char *path, size_t max_bytes, char **out, size_t *n,

@@ -28,6 +28,12 @@ void fn_file_close(int fd);
 /* Whether two descriptors are of one file. */
 bool fn_file_same(int a, int b);
 
+/* Maps all `bytes` of an open file for reading, shared and unread; *out is NULL for an empty file. What is
+ * read after the file shrank or its disk failed raises SIGBUS. Fails with FN_E_IO. */
+FN_NODISCARD fn_status fn_file_map(int fd, const char *path, size_t bytes, const void **out,
+                                   fn_error *err);
+void fn_file_unmap(const void *map, size_t bytes);
+
 bool fn_file_exists(const char *path);
 
 /* "dir/name" in memory of the caller (fn_free); NULL when out of memory. */

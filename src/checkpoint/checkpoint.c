@@ -14,6 +14,7 @@ struct fn_checkpoint {
     fn_shard_list names; /* of the files, without the folder; parallel to `files` */
     fn_safetensors *files;
     size_t n_files;
+    const void **maps;  /* [n_files] or NULL: where files are mapped */
     fn_tensor *tensors; /* sorted by name */
     size_t n_tensors;
 };
@@ -36,7 +37,7 @@ static fn_status check_unique(const fn_checkpoint *c, fn_error *err) {
 }
 
 /* Moves the files' tensors into one table sorted by name. */
-static fn_status merge(fn_checkpoint *c, fn_error *err) {
+static fn_status merge(fn_checkpoint *c, const fn_linked_file *links, fn_error *err) {
     size_t n = 0;
     for (size_t f = 0; f < c->n_files; f++) {
         n += c->files[f].n_tensors;
@@ -47,7 +48,11 @@ static fn_status merge(fn_checkpoint *c, fn_error *err) {
     }
     for (size_t f = 0; f < c->n_files; f++) {
         fn_safetensors *file = &c->files[f];
+        const char *prefix = f >= c->names.n && links != NULL ? links[f - c->names.n].prefix : "";
         for (size_t i = 0; i < file->n_tensors; i++) {
+            if (strncmp(file->tensors[i].name, prefix, strlen(prefix)) != 0) {
+                continue;
+            }
             c->tensors[c->n_tensors] = file->tensors[i];
             c->tensors[c->n_tensors].file = (uint32_t)f;
             c->n_tensors++;
@@ -65,10 +70,12 @@ static fn_status open_file(fn_checkpoint *c, const char *path, fn_error *err) {
     return status;
 }
 
-static fn_status open_files(fn_checkpoint *c, fn_error *err) {
-    c->files = fn_alloc_zero(c->names.n, sizeof *c->files);
+static fn_status open_files(fn_checkpoint *c, const fn_linked_file *links, size_t n_links,
+                            fn_error *err) {
+    size_t n = c->names.n + n_links;
+    c->files = fn_alloc_zero(n, sizeof *c->files);
     if (c->files == NULL) {
-        return fn_fail_nomem(err, c->dir, c->names.n * sizeof *c->files);
+        return fn_fail_nomem(err, c->dir, n * sizeof *c->files);
     }
     for (size_t f = 0; f < c->names.n; f++) {
         char *path = fn_path_join(c->dir, c->names.names[f]);
@@ -79,20 +86,27 @@ static fn_status open_files(fn_checkpoint *c, fn_error *err) {
             return status;
         }
     }
+    for (size_t i = 0; i < n_links; i++) {
+        fn_status status = open_file(c, links[i].path, err);
+        if (status != FN_OK) {
+            return status;
+        }
+    }
     return FN_OK;
 }
 
-static fn_status open_dir(fn_checkpoint *c, fn_error *err) {
+static fn_status open_dir(fn_checkpoint *c, const fn_linked_file *links, size_t n_links,
+                          fn_error *err) {
     fn_shard_index index = {0};
     fn_status status = fn_shard_list_read(c->dir, &c->names, err);
     if (status == FN_OK) {
         status = fn_shard_index_read(c->dir, &c->names, &index, err);
     }
     if (status == FN_OK) {
-        status = open_files(c, err);
+        status = open_files(c, links, n_links, err);
     }
     if (status == FN_OK) {
-        status = merge(c, err);
+        status = merge(c, links, err);
     }
     if (status == FN_OK) {
         status = fn_shard_index_check(&index, &c->names, c->tensors, c->n_tensors, err);
@@ -115,9 +129,14 @@ static fn_status new_checkpoint(const char *dir, fn_checkpoint **out, fn_error *
 }
 
 fn_status fn_checkpoint_open(const char *dir, fn_checkpoint **out, fn_error *err) {
+    return fn_checkpoint_open_linked(dir, NULL, 0, out, err);
+}
+
+fn_status fn_checkpoint_open_linked(const char *dir, const fn_linked_file *links, size_t n_links,
+                                    fn_checkpoint **out, fn_error *err) {
     fn_status status = new_checkpoint(dir, out, err);
     if (status == FN_OK) {
-        status = open_dir(*out, err);
+        status = open_dir(*out, links, n_links, err);
     }
     if (status != FN_OK) {
         fn_checkpoint_close(*out);
@@ -133,7 +152,7 @@ fn_status fn_checkpoint_open_file(const char *path, fn_checkpoint **out, fn_erro
         status = (*out)->files != NULL ? open_file(*out, path, err) : fn_fail_nomem(err, path, 1);
     }
     if (status == FN_OK) {
-        status = merge(*out, err);
+        status = merge(*out, NULL, err);
     }
     if (status != FN_OK) {
         fn_checkpoint_close(*out);
@@ -147,8 +166,12 @@ void fn_checkpoint_close(fn_checkpoint *c) {
         return;
     }
     for (size_t f = 0; f < c->n_files; f++) {
+        if (c->maps != NULL) {
+            fn_file_unmap(c->maps[f], (size_t)c->files[f].bytes);
+        }
         fn_safetensors_close(&c->files[f]);
     }
+    fn_free(c->maps);
     fn_free(c->files);
     fn_shard_list_free(&c->names);
     fn_free(c->tensors);
@@ -200,6 +223,10 @@ uint64_t fn_checkpoint_file_bytes(const fn_checkpoint *c, size_t file) {
     return c->files[file].bytes;
 }
 
+uint64_t fn_checkpoint_header_digest(const fn_checkpoint *c, size_t file) {
+    return c->files[file].digest;
+}
+
 const char *fn_checkpoint_dir(const fn_checkpoint *c) {
     return c->dir;
 }
@@ -227,6 +254,40 @@ fn_status fn_tensor_read(const fn_checkpoint *c, const fn_tensor *t, uint64_t of
     }
     const fn_safetensors *file = &c->files[t->file];
     return fn_file_read_at(file->fd, file->path, t->offset + offset, dst, n, err);
+}
+
+fn_status fn_checkpoint_map(fn_checkpoint *c, const char *part, fn_error *err) {
+    fn_status status = FN_OK;
+    if (c->maps == NULL) {
+        c->maps = fn_alloc_zero(c->n_files, sizeof *c->maps);
+    }
+    if (c->maps == NULL) {
+        return fn_fail_nomem(err, c->dir, c->n_files * sizeof *c->maps);
+    }
+    for (size_t i = 0; i < c->n_tensors && status == FN_OK; i++) {
+        uint32_t f = c->tensors[i].file;
+        const fn_safetensors *file = &c->files[f];
+        if (c->maps[f] == NULL && strstr(c->tensors[i].name, part) != NULL) {
+            status = fn_file_map(file->fd, file->path, (size_t)file->bytes, &c->maps[f], err);
+        }
+    }
+    return status;
+}
+
+const uint8_t *fn_tensor_mapped(const fn_checkpoint *c, const fn_tensor *t) {
+    const uint8_t *map = c != NULL && c->maps != NULL ? c->maps[t->file] : NULL;
+    return map != NULL ? map + t->offset : NULL;
+}
+
+const char *fn_checkpoint_mapped_file(const fn_checkpoint *c, const void *address) {
+    uintptr_t at = (uintptr_t)address;
+    for (size_t f = 0; c->maps != NULL && f < c->n_files; f++) {
+        uintptr_t map = (uintptr_t)c->maps[f];
+        if (c->maps[f] != NULL && at >= map && at - map < c->files[f].bytes) {
+            return c->files[f].path;
+        }
+    }
+    return NULL;
 }
 
 /* Numbers go in as 8 little-endian bytes, names with their 0: the same on every machine. */

@@ -20,6 +20,15 @@ typedef struct fn_checkpoint fn_checkpoint;
 
 /* Opens dir. Fails with FN_E_MODEL or FN_E_IO; messages name file and tensor. */
 FN_NODISCARD fn_status fn_checkpoint_open(const char *dir, fn_checkpoint **out, fn_error *err);
+/* A file elsewhere, of which the tensors whose names begin with prefix belong to the checkpoint. */
+typedef struct fn_linked_file {
+    const char *path, *prefix;
+} fn_linked_file;
+
+/* Opens dir and the linked files [n_links], which follow its own. */
+FN_NODISCARD fn_status fn_checkpoint_open_linked(const char *dir, const fn_linked_file *links,
+                                                 size_t n_links, fn_checkpoint **out,
+                                                 fn_error *err);
 /* One safetensors file by path (golden files, saved tensors). */
 FN_NODISCARD fn_status fn_checkpoint_open_file(const char *path, fn_checkpoint **out,
                                                fn_error *err);
@@ -34,6 +43,7 @@ size_t fn_checkpoint_files(const fn_checkpoint *c);
 const char *fn_checkpoint_file_path(const fn_checkpoint *c, size_t file);
 const char *fn_checkpoint_file_name(const fn_checkpoint *c, size_t file); /* without the folder */
 uint64_t fn_checkpoint_file_bytes(const fn_checkpoint *c, size_t file);
+uint64_t fn_checkpoint_header_digest(const fn_checkpoint *c, size_t file);
 const char *fn_checkpoint_dir(const fn_checkpoint *c); /* "" after open_file */
 
 /* Another descriptor of the file, for the caller to close. Fails with FN_E_IO, also when another file has taken
@@ -47,6 +57,14 @@ FN_NODISCARD fn_status fn_tensor_read(const fn_checkpoint *c, const fn_tensor *t
 /* `count` elements from element `first`, widened to float32 (F32, BF16, F16, F64). */
 FN_NODISCARD fn_status fn_tensor_read_f32(const fn_checkpoint *c, const fn_tensor *t,
                                           uint64_t first, size_t count, float *dst, fn_error *err);
+
+/* Maps every file that holds a tensor whose name contains `part`, until closing; nothing is read. From then on
+ * touching such a tensor raises SIGBUS when its file has shrunk. Fails with FN_E_IO or FN_E_NOMEM. */
+FN_NODISCARD fn_status fn_checkpoint_map(fn_checkpoint *c, const char *part, fn_error *err);
+/* The tensor's data; NULL when its file is not mapped. c may be NULL. */
+const uint8_t *fn_tensor_mapped(const fn_checkpoint *c, const fn_tensor *t);
+/* The file that is mapped at an address, NULL if none is; may be called from a signal handler. */
+const char *fn_checkpoint_mapped_file(const fn_checkpoint *c, const void *address);
 
 /* A stable 64-bit digest of all names, dtypes, shapes, offsets, file names and sizes. */
 uint64_t fn_checkpoint_digest(const fn_checkpoint *c);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/mem.h"
 
@@ -235,6 +236,7 @@ fn_status fn_safetensors_open(const char *path, fn_safetensors *out, fn_error *e
         status = read_header(out, &json, &n, err);
     }
     if (status == FN_OK) {
+        out->digest = fn_hash_bytes(FN_HASH_START, json, n);
         status = fn_safetensors_parse(json, n, path, out->bytes, out, err);
     }
     fn_free(json);

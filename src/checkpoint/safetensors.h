@@ -17,6 +17,7 @@ typedef struct fn_safetensors {
     char *path;
     int fd;
     uint64_t bytes;     /* of the file */
+    uint64_t digest;    /* of the header's JSON */
     fn_tensor *tensors; /* in the order of their data; `file` is left 0 */
     size_t n_tensors;
     char *names; /* where the tensors' names live */

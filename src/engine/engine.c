@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/machine.h"
 #include "base/mem.h"
+#include "weights/packed.h"
 #include "weights/plan.h"
 
 /* Rows of the n-gram table that are read at once: a token has 16, and a disk gives its full rate to many reads. */
@@ -63,18 +64,20 @@ static fn_status check_text(const fn_engine *e, const fn_engine_options *options
 }
 
 static fn_status open_files(fn_engine *e, const fn_engine_options *options, fn_error *err) {
-    fn_config config = {0};
-    char *path = fn_path_join(options->model_dir, "config.json");
-    if (path == NULL) {
-        return fn_fail_nomem(err, options->model_dir, 0);
+    fn_model_files *files = &e->files;
+    fn_status status = fn_model_files_open(options->model_dir, options->no_mtp, files, err);
+    if (status != FN_OK) {
+        return status;
     }
-    fn_status status = fn_config_read(path, &config, err);
-    status = status == FN_OK ? fn_shape_from_config(&config, &e->shape, err) : status;
-    e->shape.n_mtp = options->no_mtp ? 0 : e->shape.n_mtp;
-    fn_config_free(&config);
-    fn_free(path);
-    status = status == FN_OK ? fn_checkpoint_open(options->model_dir, &e->checkpoint, err) : status;
-    status = status == FN_OK ? fn_bind(e->checkpoint, &e->shape, &e->bound, err) : status;
+    e->shape = files->shape;
+    e->checkpoint = files->checkpoint;
+    e->bound = files->bound;
+    e->made_with = files->prepared != NULL ? files->prepared->settings : e->settings;
+    status = fn_model_files_settle(files->prepared, &e->settings, err);
+    status = status == FN_OK ? fn_model_files_digest(files, &e->fingerprint_model, err) : status;
+    if (status == FN_OK && files->prepared != NULL && options->map_prepared) {
+        status = fn_checkpoint_map(e->checkpoint, FN_PACKED_MARK, err);
+    }
     if (status == FN_OK) {
         fn_text_options text = {.model_dir = options->model_dir,
                                 .tokenizer_path = options->tokenizer_path,
@@ -266,7 +269,6 @@ fn_status fn_engine_open(const fn_engine_options *options, fn_engine **out, fn_e
         fn_engine_close(e);
         return status;
     }
-    e->fingerprint_model = fn_checkpoint_digest(e->checkpoint);
     e->load_seconds = fn_clock_seconds() - start;
     *out = e;
     return FN_OK;
@@ -287,8 +289,7 @@ void fn_engine_close(fn_engine *e) {
     fn_weights_free(e->weights);
     fn_pool_destroy(e->pool);
     fn_text_close(e->text);
-    fn_bound_free(e->bound);
-    fn_checkpoint_close(e->checkpoint);
+    fn_model_files_close(&e->files);
     if (e->mutex_ready) {
         pthread_mutex_destroy(&e->mutex);
     }
@@ -324,6 +325,7 @@ void fn_engine_get_info(const fn_engine *e, fn_engine_info *out) {
                             .drafter = fn_draft_name(&e->draft),
                             .draft_tokens = e->draft.most,
                             .weight_bytes = e->weights->arena_bytes + tables,
+                            .mapped_bytes = e->weights->mapped_bytes,
                             .state_bytes =
                                 fn_session_bytes(&e->shape, &e->layout, e->context, e->draft.most),
                             .load_seconds = e->load_seconds};
@@ -331,4 +333,8 @@ void fn_engine_get_info(const fn_engine *e, fn_engine_info *out) {
 
 const fn_text *fn_engine_text(const fn_engine *e) {
     return e->text;
+}
+
+const char *fn_engine_mapped_file(const fn_engine *e, const void *address) {
+    return fn_checkpoint_mapped_file(e->checkpoint, address);
 }

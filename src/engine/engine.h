@@ -10,16 +10,19 @@
 #include "flashnext.h"
 #include "forward/forward.h"
 #include "state/state.h"
+#include "weights/model_files.h"
 
 /* States a session keeps on its own, to come back to when a conversation is rendered anew. */
 #define FN_SESSION_MARKS 4
 
 struct fn_engine {
-    fn_checkpoint *checkpoint;
+    fn_model_files files;
+    fn_checkpoint *checkpoint; /* of files, as is bound */
     fn_bound *bound;
     fn_shape shape;
-    fn_weight_settings settings;
-    fn_precision precision; /* exact or fast */
+    fn_weight_settings settings;  /* for loading */
+    fn_weight_settings made_with; /* what the weights are, also where they were prepared */
+    fn_precision precision;       /* exact or fast */
     fn_pool *pool;
     fn_weights *weights;
     fn_ngram_table **tables; /* [n_ple] */

@@ -42,8 +42,8 @@ static header make_header(const fn_engine *e, size_t n_ids) {
     (void)snprintf(h.precision, sizeof h.precision, "%s", fn_precision_name(e->precision));
     (void)snprintf(h.kernels, sizeof h.kernels, "%s", e->kernels->name);
     (void)snprintf(h.weights, sizeof h.weights, "experts %d, dense %d, group %zu",
-                   e->settings.expert_bits, e->settings.dense_bits,
-                   e->settings.group > 0 ? e->settings.group : FN_GROUP_DEFAULT);
+                   e->made_with.expert_bits, e->made_with.dense_bits,
+                   e->made_with.group > 0 ? e->made_with.group : FN_GROUP_DEFAULT);
     return h;
 }
 

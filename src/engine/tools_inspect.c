@@ -8,10 +8,12 @@
  *   params          {class: numbers} as in weights/plan.h, and "total"
  *   ngram           {bytes, row_bytes, cached_bytes}: the n-gram tables of all layers, and what the page
  *                   cache holds of them now (null: the system does not tell); null without n-gram memory
- *   bytes           of all tensors */
+ *   bytes           of all tensors
+ *   prepared        {source, expert_bits, dense_bits, group_size, ngram} of a prepared checkpoint; else null */
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/mem.h"
 #include "engine/engine.h"
 #include "engine/json_text.h"
@@ -19,10 +21,10 @@
 #include "weights/plan.h"
 
 typedef struct inspected {
-    fn_config config;
+    fn_model_files files;
     fn_shape shape;
-    fn_checkpoint *checkpoint;
-    fn_bound *bound;
+    const fn_checkpoint *checkpoint; /* of files, as is bound */
+    const fn_bound *bound;
     fn_memory_plan plan;
     fn_ngram_info ngram;
 } inspected;
@@ -52,27 +54,28 @@ static fn_status look_at_tables(inspected *in, fn_error *err) {
 }
 
 static fn_status read_dir(inspected *in, const char *dir, fn_error *err) {
-    char *path = fn_path_join(dir, "config.json");
-    if (path == NULL) {
-        return fn_fail_nomem(err, dir, 0);
-    }
-    fn_status status = fn_config_read(path, &in->config, err);
-    fn_free(path);
+    fn_status status = fn_model_files_open(dir, false, &in->files, err);
     if (status == FN_OK) {
-        status = fn_shape_from_config(&in->config, &in->shape, err);
-    }
-    if (status == FN_OK) {
-        status = fn_checkpoint_open(dir, &in->checkpoint, err);
-    }
-    if (status == FN_OK) {
-        status = fn_bind(in->checkpoint, &in->shape, &in->bound, err);
-    }
-    if (status == FN_OK) {
+        in->shape = in->files.shape;
+        in->checkpoint = in->files.checkpoint;
+        in->bound = in->files.bound;
         fn_plan_source source = {
             .shape = &in->shape, .bound = in->bound, .checkpoint = in->checkpoint};
         status = fn_memory_plan_make(&source, &(fn_plan_settings){0}, &in->plan, err);
     }
     return status == FN_OK ? look_at_tables(in, err) : status;
+}
+
+/* How it was prepared; null when it was not. */
+static json_t *prepared(const fn_prepared *p) {
+    char source[24];
+    if (p == NULL) {
+        return json_null();
+    }
+    (void)snprintf(source, sizeof source, "%016" PRIx64, p->source);
+    return json_pack("{s:s, s:i, s:i, s:i, s:s}", "source", source, "expert_bits",
+                     p->settings.expert_bits, "dense_bits", p->settings.dense_bits, "group_size",
+                     (int)p->settings.group, "ngram", fn_prepared_ngram_word(p->ngram));
 }
 
 static json_t *files(const fn_checkpoint *c) {
@@ -218,14 +221,13 @@ fn_status fn_inspect(const char *model_dir, char **json, fn_error *err) {
         fn_json_set(&object, "tensors", tensors(in->checkpoint));
         fn_json_set(&object, "formats", formats(in->checkpoint, &bytes));
         fn_json_set(&object, "bytes", fn_json_u64(bytes));
+        fn_json_set(&object, "prepared", prepared(in->files.prepared));
         fn_json_set(&object, "shape", dimensions(&in->shape));
         fn_json_set(&object, "params", params(&in->plan));
         fn_json_set(&object, "ngram", ngram(in));
         status = fn_json_take_text(object, json, err);
     }
-    fn_bound_free(in->bound);
-    fn_checkpoint_close(in->checkpoint);
-    fn_config_free(&in->config);
+    fn_model_files_close(&in->files);
     fn_free(in);
     return status;
 }

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/bandwidth.h"
-#include "base/file.h"
 #include "base/machine.h"
 #include "base/mem.h"
 #include "base/saturate.h"
@@ -16,12 +15,12 @@
 typedef struct planner {
     fn_plan_options options; /* zeros filled in, but for bits and mem_limit */
     size_t threads;
-    const char *path; /* what was read */
-    fn_config config;
+    const char *path;     /* what was read */
+    fn_model_files files; /* or its config alone */
     fn_shape shape;
     fn_state_layout layout;
-    fn_checkpoint *checkpoint; /* NULL: from the config alone */
-    fn_bound *bound;
+    const fn_checkpoint *checkpoint; /* of files; NULL: from the config alone */
+    const fn_bound *bound;
     fn_plan_settings settings;
     fn_memory_plan plan;
     fn_textbook book;
@@ -36,29 +35,33 @@ fn_plan_options fn_plan_options_default(void) {
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-static fn_status read_source(planner *p, fn_error *err) {
-    char *joined = NULL;
-    const char *config_path = p->options.config_path;
-    if (p->options.model_dir != NULL) {
-        joined = fn_path_join(p->options.model_dir, "config.json");
-        if (joined == NULL) {
-            return fn_fail_nomem(err, p->options.model_dir, 0);
-        }
-        config_path = joined;
-    }
-    p->path = p->options.model_dir != NULL ? p->options.model_dir : config_path;
-    fn_status status = fn_config_read(config_path, &p->config, err);
-    fn_free(joined);
+/* What the engine would do with bits that are asked for. */
+static fn_status read_dir(planner *p, fn_error *err) {
+    fn_plan_options *o = &p->options;
+    fn_weight_settings settings = {
+        .expert_bits = o->expert_bits, .dense_bits = o->dense_bits, .group = o->group_size};
+    p->path = o->model_dir;
+    fn_status status = fn_model_files_open(o->model_dir, o->no_mtp, &p->files, err);
     if (status == FN_OK) {
-        status = fn_shape_from_config(&p->config, &p->shape, err);
-        p->shape.n_mtp = p->options.no_mtp ? 0 : p->shape.n_mtp;
+        p->shape = p->files.shape;
+        p->checkpoint = p->files.checkpoint;
+        p->bound = p->files.bound;
+        status = fn_model_files_settle(p->files.prepared, &settings, err);
     }
-    if (status == FN_OK && p->options.model_dir != NULL) {
-        status = fn_checkpoint_open(p->options.model_dir, &p->checkpoint, err);
-        if (status == FN_OK) {
-            status = fn_bind(p->checkpoint, &p->shape, &p->bound, err);
-        }
+    o->expert_bits = settings.expert_bits;
+    o->dense_bits = settings.dense_bits;
+    o->group_size = settings.group;
+    return status;
+}
+
+static fn_status read_source(planner *p, fn_error *err) {
+    if (p->options.model_dir != NULL) {
+        return read_dir(p, err);
     }
+    p->path = p->options.config_path;
+    fn_status status = fn_config_read(p->path, &p->files.config, err);
+    status = status == FN_OK ? fn_shape_from_config(&p->files.config, &p->shape, err) : status;
+    p->shape.n_mtp = p->options.no_mtp ? 0 : p->shape.n_mtp;
     return status;
 }
 
@@ -351,8 +354,10 @@ static fn_plan_settings settings_of(const planner *p) {
 
 static fn_status make(planner *p, fn_error *err) {
     const fn_plan_options *o = &p->options;
-    fn_plan_source source = {
-        .shape = &p->shape, .bound = p->bound, .checkpoint = p->checkpoint, .config = &p->config};
+    fn_plan_source source = {.shape = &p->shape,
+                             .bound = p->bound,
+                             .checkpoint = p->checkpoint,
+                             .config = &p->files.config};
     fn_state_layout_init(&p->shape, p->shape.n_mtp > 0,
                          o->kv_bits == 32 ? FN_PRECISION_EXACT : FN_PRECISION_FAST, &p->layout);
     bool asked = o->draft_tokens > 0;
@@ -396,9 +401,7 @@ fn_status fn_plan(const fn_plan_options *options, char **json, fn_error *err) {
     if (status == FN_OK) {
         status = fn_json_take_text(whole(p), json, err);
     }
-    fn_bound_free(p->bound);
-    fn_checkpoint_close(p->checkpoint);
-    fn_config_free(&p->config);
+    fn_model_files_close(&p->files);
     fn_free(p);
     return status;
 }

@@ -68,8 +68,8 @@ static void bind_single_experts(fn_binder *b, fn_bound_layer *out) {
     const fn_shape *s = b->shape;
     for (size_t e = 0; e < s->n_experts; e++) {
         size_t mark = fn_binder_push(b, "%zu.", e);
-        out->expert_gate[e] = fn_binder_take_matrix(b, "gate_proj", s->expert_width, s->hidden);
-        out->expert_up[e] = fn_binder_take_matrix(b, "up_proj", s->expert_width, s->hidden);
+        fn_binder_take_gate_up(b, s->expert_width, s->hidden, &out->expert_gate[e],
+                               &out->expert_up[e]);
         out->expert_down[e] = fn_binder_take_matrix(b, "down_proj", s->hidden, s->expert_width);
         fn_binder_pop(b, mark);
     }
@@ -117,11 +117,10 @@ static void bind_mlp(fn_binder *b, fn_bound_layer *out) {
     const fn_shape *s = b->shape;
     size_t mark = fn_binder_push(b, "mlp.");
     out->router = fn_binder_take_matrix(b, "gate", s->n_experts, s->hidden);
-    out->shared_gate =
-        fn_binder_take_matrix(b, "shared_expert.gate_proj", s->shared_width, s->hidden);
-    out->shared_up = fn_binder_take_matrix(b, "shared_expert.up_proj", s->shared_width, s->hidden);
-    out->shared_down =
-        fn_binder_take_matrix(b, "shared_expert.down_proj", s->hidden, s->shared_width);
+    size_t shared = fn_binder_push(b, "shared_expert.");
+    fn_binder_take_gate_up(b, s->shared_width, s->hidden, &out->shared_gate, &out->shared_up);
+    out->shared_down = fn_binder_take_matrix(b, "down_proj", s->hidden, s->shared_width);
+    fn_binder_pop(b, shared);
     out->shared_expert_gate = fn_binder_take_matrix(b, "shared_expert_gate", 1, s->hidden);
     bind_experts(b, out);
     fn_binder_pop(b, mark);
@@ -194,7 +193,11 @@ static void bind_all(fn_binder *b, fn_bound *out) {
     const fn_shape *s = b->shape;
     fn_binder_find_prefix(b);
     size_t mark = fn_binder_push(b, "%s", b->prefix);
-    out->embed = fn_binder_take(b, "embed_tokens.weight", FN_DIMS(s->vocab, s->hidden));
+    if (s->tied_head && fn_binder_has_packed(b, "embed_tokens")) {
+        out->tied_head = fn_binder_take_matrix(b, "embed_tokens", s->vocab, s->hidden);
+    } else {
+        out->embed = fn_binder_take(b, "embed_tokens.weight", FN_DIMS(s->vocab, s->hidden));
+    }
     bind_mixer(b, "hyper_connection_mixer", false, &out->mixer);
     for (size_t i = 0; i < s->n_layers && fn_binder_goes_on(b); i++) {
         bind_layer(b, i, &out->layers[i]);

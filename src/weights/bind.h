@@ -5,6 +5,7 @@
  * Accepts: prefixes "model.language_model." and "model."; experts stacked or one by one (decided
  *          per layer); n-gram tables whole or in shard_N pieces, in numeric order, of any sizes
  *          that add up (split_ngram_parts only helps to name a missing piece).
+ *          Prepared checkpoints hold packed matrices (weights/packed.h) and all else as in their source.
  * Types:   matrices in any format of weights/source.h, each in its own: the dtype in the header
  *          decides, whatever the config says. The embedding and everything that is no matrix BF16,
  *          F16 or F32; tables as in weights/ngram_row.h, all pieces of a table alike; I64 for the
@@ -45,8 +46,9 @@ typedef struct fn_bound_layer {
     const fn_tensor *q_bias, *k_bias, *v_bias, *o_bias, *q_norm, *k_norm;
     const fn_tensor *index_q_norm, *index_k_norm;
     /* experts */
-    fn_source router;                                 /* [E, D] */
-    fn_source shared_gate, shared_up, shared_down;    /* [S, D] [S, D] [D, S] */
+    fn_source router; /* [E, D] */
+    fn_source shared_gate, shared_up,
+        shared_down; /* [S, D] [S, D] [D, S]; packed: gate holds both, up is absent; experts alike */
     fn_source shared_expert_gate;                     /* [1, D] */
     fn_source *expert_gate, *expert_up, *expert_down; /* [E] of [I, D] [I, D] [D, I]: rows of two
                                                          stacks, or tensors of their own */
@@ -64,7 +66,7 @@ typedef struct fn_bound_mtp {
 } fn_bound_mtp;
 
 typedef struct fn_bound {
-    const fn_tensor *embed; /* [V, D] */
+    const fn_tensor *embed; /* [V, D]; NULL when tied and packed */
     fn_source head;         /* [V, D]; absent when tied (a stored lm_head is then ignored) */
     fn_source tied_head;    /* the embedding as a matrix, when tied */
     fn_bound_mixer mixer;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "weights/binder.h"
+#include "weights/packed.h"
 
 /* What goes with a weight in one format or another. */
 #define COMPANION_MAP(X)                                                                           \
@@ -176,8 +177,60 @@ static fn_source take_by_type(fn_binder *b, uint64_t rows, uint64_t cols) {
     return s;
 }
 
+/* The packed tensor behind "module." */
+static const fn_tensor *find_packed(fn_binder *b) {
+    size_t mark = fn_binder_push(b, "%s", FN_PACKED_MARK + 1);
+    size_t i = fn_checkpoint_lower_bound(b->c, b->name);
+    const fn_tensor *t = i < fn_checkpoint_count(b->c) ? fn_checkpoint_at(b->c, i) : NULL;
+    bool found = t != NULL && strncmp(t->name, b->name, b->name_length) == 0;
+    fn_binder_pop(b, mark);
+    return found ? t : NULL;
+}
+
+static fn_source take_packed(fn_binder *b, const fn_tensor *t, uint64_t rows, uint64_t cols) {
+    fn_source s = {
+        .format = FN_SOURCE_PACKED, .weight = t, .rows = (size_t)rows, .cols = (size_t)cols};
+    const char *tag = t->name + b->name_length + strlen(FN_PACKED_MARK) - 1;
+    fn_binder_mark(b, t);
+    if (!fn_packed_parse_tag(tag, &s.packed_kind, &s.packed_group)) {
+        fn_binder_fail(b, t, "a known packing at the end of its name");
+        return s;
+    }
+    fn_dims dims =
+        FN_DIMS(fn_packed_round(fn_matrix_bytes(s.packed_kind, s.rows, s.cols, s.packed_group)));
+    if (t->dtype != FN_DTYPE_U8 || !has_dims(t, dims)) {
+        fail_shape(b, t, "U8", dims);
+    }
+    refuse_others(b, 0, "a packed matrix");
+    return s;
+}
+
+bool fn_binder_has_packed(fn_binder *b, const char *module) {
+    size_t mark = fn_binder_push(b, "%s.", module);
+    bool found = find_packed(b) != NULL;
+    fn_binder_pop(b, mark);
+    return found;
+}
+
+void fn_binder_take_gate_up(fn_binder *b, uint64_t rows, uint64_t cols, fn_source *above,
+                            fn_source *below) {
+    if (fn_binder_has_packed(b, "gate_up_proj")) {
+        *above = fn_binder_take_matrix(b, "gate_up_proj", 2 * rows, cols);
+        *below = (fn_source){0};
+    } else {
+        *above = fn_binder_take_matrix(b, "gate_proj", rows, cols);
+        *below = fn_binder_take_matrix(b, "up_proj", rows, cols);
+    }
+}
+
 fn_source fn_binder_take_matrix(fn_binder *b, const char *module, uint64_t rows, uint64_t cols) {
     size_t mark = fn_binder_push(b, "%s.", module);
+    const fn_tensor *packed = find_packed(b);
+    if (packed != NULL) {
+        fn_source s = take_packed(b, packed, rows, cols);
+        fn_binder_pop(b, mark);
+        return s;
+    }
     bool gptq = !fn_binder_has(b, "weight") && fn_binder_has(b, "qweight");
     fn_source s = gptq ? take_gptq(b, rows, cols) : take_by_type(b, rows, cols);
     fn_binder_pop(b, mark);

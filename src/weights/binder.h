@@ -67,6 +67,11 @@ const fn_tensor *fn_binder_take_streams(fn_binder *b, const char *name);
 /* The matrix whose tensors are `module` + ".weight" and so on, in whatever format it is stored; with
  * .weight NULL when something is missing. */
 fn_source fn_binder_take_matrix(fn_binder *b, const char *module, uint64_t rows, uint64_t cols);
+/* Two matrices of that size, or, packed, one below the other in *above, under the name gate_up_proj. */
+void fn_binder_take_gate_up(fn_binder *b, uint64_t rows, uint64_t cols, fn_source *above,
+                            fn_source *below);
+/* Whether the module's matrix is packed (weights/packed.h). */
+bool fn_binder_has_packed(fn_binder *b, const char *module);
 /* Matrix i of a stack of n plain matrices. */
 fn_source fn_binder_stacked(const fn_tensor *stack, uint64_t first_row, uint64_t rows);
 /* A scale of the shape, BF16 or F32 (also a scalar: [] or [1] when dims are [1]). */

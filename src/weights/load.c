@@ -6,6 +6,9 @@
 #include "weights/pack.h"
 #include "weights/weights.h"
 
+/* What is placed begins at multiples of this; the tiles of a matrix are a multiple, too. */
+#define ARENA_STEP 64
+
 /* What decides in which kind of matrix weights are kept. */
 typedef enum weight_class {
     KEEP, /* never narrower than stored */
@@ -18,7 +21,9 @@ typedef struct loader {
     const fn_shape *shape;
     uint8_t *arena; /* NULL while sizes are summed */
     size_t used;
-    fn_pack_list list; /* filled when there is an arena */
+    fn_pack_list list;                /* filled when there is an arena */
+    const fn_weight_visitor *visitor; /* or NULL: it is told, and nothing is placed */
+    size_t mapped;                    /* bytes of packed matrices left in their files */
     const fn_weight_settings *settings;
     int bits[WEIGHT_CLASSES]; /* 0: as stored */
     bool quantises;
@@ -26,7 +31,7 @@ typedef struct loader {
 
 static void *place(loader *l, size_t bytes) {
     size_t at = l->used;
-    l->used += (bytes + 63) / 64 * 64;
+    l->used += (bytes + ARENA_STEP - 1) / ARENA_STEP * ARENA_STEP;
     return l->arena != NULL ? l->arena + at : NULL;
 }
 
@@ -42,10 +47,33 @@ static void add_rows(loader *l, const fn_pack_task *whole) {
     }
 }
 
+/* A packed matrix: where its file is mapped, or a copy. */
+static fn_matrix stored_matrix(loader *l, const fn_source *s) {
+    fn_matrix m = {
+        .kind = s->packed_kind, .rows = s->rows, .cols = s->cols, .group = s->packed_group};
+    size_t bytes = fn_matrix_bytes(m.kind, m.rows, m.cols, m.group);
+    m.tile_bytes = fn_matrix_tile_bytes(m.kind, m.cols, m.group);
+    m.tiles = fn_tensor_mapped(l->list.checkpoint, s->weight);
+    l->mapped += m.tiles != NULL ? bytes : 0;
+    if (m.tiles == NULL) {
+        uint8_t *tiles = place(l, bytes);
+        m.tiles = tiles;
+        add_rows(l, &(fn_pack_task){.kind = FN_PACK_COPY,
+                                    .tensor = s->weight,
+                                    .rows = bytes / ARENA_STEP,
+                                    .cols = ARENA_STEP,
+                                    .dst = tiles});
+    }
+    return m;
+}
+
 /* One matrix made of up to two sources, one below the other. Of two kinds the result is F32, which
  * holds both exactly. */
 static fn_matrix matrix_of(loader *l, const fn_source *const *parts, size_t n_parts,
                            weight_class class) {
+    if (parts[0]->format == FN_SOURCE_PACKED) {
+        return stored_matrix(l, parts[0]);
+    }
     fn_matrix m = {.kind = fn_source_kind(parts[0]), .cols = parts[0]->cols};
     for (size_t i = 0; i < n_parts; i++) {
         m.rows += parts[i]->rows;
@@ -54,6 +82,10 @@ static fn_matrix matrix_of(loader *l, const fn_source *const *parts, size_t n_pa
     m.kind = fn_weight_kind(l->bits[class], m.kind);
     m.group = fn_weight_group(l->settings, m.kind, l->bits[class]);
     m.tile_bytes = fn_matrix_tile_bytes(m.kind, m.cols, m.group);
+    if (l->visitor != NULL) {
+        l->visitor->matrix(l->visitor->ud, parts, n_parts, &m);
+        return m;
+    }
     uint8_t *tiles = place(l, fn_matrix_bytes(m.kind, m.rows, m.cols, m.group));
     m.tiles = tiles;
     size_t row = 0;
@@ -83,6 +115,10 @@ static fn_matrix two_matrices(loader *l, const fn_source *above, const fn_source
 
 static const float *floats(loader *l, const fn_tensor *tensor, fn_pack_kind kind) {
     if (tensor == NULL) {
+        return NULL;
+    }
+    if (l->visitor != NULL) {
+        l->visitor->tensor(l->visitor->ud, tensor);
         return NULL;
     }
     size_t n = (size_t)fn_tensor_elements(tensor);
@@ -172,6 +208,16 @@ static void embedding(loader *l, const fn_bound *b, fn_weights *w) {
     }
     w->head = matrix(l, &b->head, DENSE);
     w->embed_dtype = t->dtype == FN_DTYPE_BF16 ? FN_DTYPE_BF16 : FN_DTYPE_F32;
+    if (l->visitor != NULL) {
+        l->visitor->tensor(l->visitor->ud, t);
+        return;
+    }
+    const uint8_t *view = fn_tensor_mapped(l->list.checkpoint, t);
+    if (view != NULL && t->dtype == w->embed_dtype && (uintptr_t)view % sizeof(float) == 0) {
+        w->embed = view;
+        l->mapped += (size_t)t->bytes;
+        return;
+    }
     uint8_t *dst = place(l, (size_t)fn_tensor_elements(t) * fn_dtype_bytes(w->embed_dtype));
     w->embed = dst;
     add_rows(l, &(fn_pack_task){.kind = FN_PACK_RAW,
@@ -256,6 +302,20 @@ bool fn_weights_quantises(const fn_bound *bound, const fn_shape *shape,
     return l.quantises;
 }
 
+fn_status fn_weights_visit(const fn_bound *bound, const fn_shape *shape,
+                           const fn_weight_settings *settings, const fn_weight_visitor *visitor,
+                           fn_error *err) {
+    fn_weights *w = NULL;
+    fn_status status = weights_create(shape, &w, err);
+    if (status == FN_OK) {
+        loader l = loader_of(shape, settings);
+        l.visitor = visitor;
+        walk(&l, bound, w);
+    }
+    fn_weights_free(w);
+    return status;
+}
+
 fn_status fn_weights_load(const fn_checkpoint *c, const fn_bound *bound, const fn_shape *shape,
                           const fn_weight_settings *settings, fn_pool *pool,
                           const fn_load_watch *watch, fn_weights **out, fn_error *err) {
@@ -276,7 +336,9 @@ fn_status fn_weights_load(const fn_checkpoint *c, const fn_bound *bound, const f
     }
     l.arena = w->arena;
     l.used = 0;
+    l.mapped = 0;
     walk(&l, bound, w);
+    w->mapped_bytes = l.mapped;
     status = fn_pack_run(&l.list, pool, watch, err);
 done:
     fn_pack_free(&l.list);

@@ -83,8 +83,10 @@ typedef struct kept_as {
 /* A matrix of `rows` x `cols` numbers stored in source a, or half in a and half in b below it. */
 static void add_halves(fn_plan_line *line, kept_as as, uint64_t rows, uint64_t cols,
                        const fn_source *a, const fn_source *b) {
-    fn_matrix_kind kind = fn_weight_kind(as.bits, stored_kind(a, b));
-    size_t group = fn_weight_group(as.settings, kind, as.bits);
+    bool packed_so = a->format == FN_SOURCE_PACKED; /* both halves are in a */
+    b = packed_so ? NULL : b;
+    fn_matrix_kind kind = packed_so ? a->packed_kind : fn_weight_kind(as.bits, stored_kind(a, b));
+    size_t group = packed_so ? a->packed_group : fn_weight_group(as.settings, kind, as.bits);
     uint64_t n = fn_saturate_mul(rows, cols);
     uint64_t packed =
         fn_saturate_mul(fn_matrix_tiles(rows), fn_matrix_tile_bytes(kind, cols, group));
@@ -289,7 +291,8 @@ static void add_ends(planner *p, const fn_bound *bound) {
     uint64_t row_bytes = s->hidden * (is_bf16(embed) ? sizeof(uint16_t) : sizeof(float));
     uint64_t n = fn_saturate_mul(s->vocab, s->hidden);
     line->params = n;
-    line->stored = stored_bytes(embed, n);
+    line->stored =
+        stored_bytes(embed == NULL && bound != NULL ? bound->tied_head.weight : embed, n);
     line->read = row_bytes;
     if (s->tied_head) {
         add_matrix(head, kept(p), s->vocab, s->hidden, bound != NULL ? &bound->tied_head : &none);

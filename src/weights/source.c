@@ -18,6 +18,8 @@ fn_matrix_kind fn_source_kind(const fn_source *s) {
         return FN_MATRIX_NVFP4;
     case FN_SOURCE_GPTQ:
         return FN_MATRIX_INT4;
+    case FN_SOURCE_PACKED:
+        return s->packed_kind;
     case FN_SOURCE_PLAIN:
         break;
     }
@@ -28,9 +30,16 @@ size_t fn_source_group(fn_matrix_kind kind) {
     return kind == FN_MATRIX_NVFP4 ? FN_GROUP_NVFP4 : FN_GROUP_DEFAULT;
 }
 
+size_t fn_source_stored_group(const fn_source *s) {
+    return s->format == FN_SOURCE_PACKED ? s->packed_group : fn_source_group(fn_source_kind(s));
+}
+
 uint64_t fn_source_bytes(const fn_source *s) {
     if (s->format == FN_SOURCE_PLAIN) {
         return (uint64_t)s->rows * s->cols * fn_dtype_bytes(s->weight->dtype);
+    }
+    if (s->format == FN_SOURCE_PACKED) {
+        return s->weight->bytes;
     }
     return s->weight->bytes + s->scale->bytes + (s->global != NULL ? s->global->bytes : 0) +
            (s->zeros != NULL ? s->zeros->bytes : 0);
@@ -63,6 +72,8 @@ static carve carve_of(const fn_source *s, size_t n) {
                        .scales = n * gptq_groups * sizeof(uint16_t),
                        .raw_codes = n * k / 8 * sizeof(uint32_t),
                        .raw_scales = gptq_groups * (n + 8) * sizeof(uint32_t)};
+    case FN_SOURCE_PACKED:
+        return (carve){0};
     case FN_SOURCE_PLAIN:
         break;
     }
@@ -202,6 +213,7 @@ fn_status fn_source_read_codes(const fn_checkpoint *c, const fn_source *s, size_
         out->ints = (const int8_t *)a.codes;
         out->f16_scales = (const uint16_t *)(void *)a.scales;
         return read_gptq(c, s, first, n, &a, err);
+    case FN_SOURCE_PACKED:
     case FN_SOURCE_PLAIN:
         break;
     }

@@ -11,6 +11,7 @@
  *            GPTQ   qweight I32 [K/8, N], nibble j of word k = input 8k+j; scales F16
  *                   [ceil(K/128), N]; qzeros I32 [ceil(K/128), ceil(N/8)], every nibble 7:
  *                   value = (nibble - 8) * scale
+ *            packed U8 [bytes], the tiles of kernels/matrix.h: what `flashnext quantize` writes
  * Threads: reads from any number at once, each with its own scratch.
  * Memory:  views into the checkpoint, which must outlive it; reading allocates nothing. */
 #ifndef FN_WEIGHTS_SOURCE_H
@@ -25,7 +26,8 @@ typedef enum fn_source_format {
     FN_SOURCE_PLAIN,
     FN_SOURCE_FP8,
     FN_SOURCE_NVFP4,
-    FN_SOURCE_GPTQ
+    FN_SOURCE_GPTQ,
+    FN_SOURCE_PACKED
 } fn_source_format;
 
 typedef struct fn_source {
@@ -36,6 +38,8 @@ typedef struct fn_source {
     const fn_tensor *zeros;  /* GPTQ */
     uint64_t first_row;      /* in a stack of matrices; only plain ones are stacked */
     size_t rows, cols;
+    fn_matrix_kind packed_kind; /* of a packed one */
+    size_t packed_group;
 } fn_source;
 
 /* Rows as stored, in scratch memory: what fn_matrix_pack_* take. */
@@ -53,19 +57,22 @@ typedef struct fn_source_codes {
 fn_matrix_kind fn_source_kind(const fn_source *s);
 size_t fn_source_group(fn_matrix_kind kind);
 
+/* The group of the matrix that holds s as stored: its own when packed, else fn_source_group's. */
+size_t fn_source_stored_group(const fn_source *s);
+
 /* Bytes of data that the whole matrix takes in its files, scales included. */
 uint64_t fn_source_bytes(const fn_source *s);
 
 /* Bytes of scratch, aligned to 64, that reading n rows needs. */
 size_t fn_source_scratch(const fn_source *s, size_t n);
 
-/* Codes and scales of rows [first, first + n) as stored; not for plain F32 and F16. Fails with
+/* Codes and scales of rows [first, first + n) as stored; not for plain F32 and F16, nor packed. Fails with
  * FN_E_IO, and FN_E_MODEL for a zero point other than 8. */
 FN_NODISCARD fn_status fn_source_read_codes(const fn_checkpoint *c, const fn_source *s,
                                             size_t first, size_t n, void *scratch,
                                             fn_source_codes *out, fn_error *err);
 
-/* dst [n, K] = rows [first, first + n) as float32, each value rounded once. */
+/* dst [n, K] = rows [first, first + n) as float32, each value rounded once; not of a packed one. */
 FN_NODISCARD fn_status fn_source_read_f32(const fn_checkpoint *c, const fn_source *s, size_t first,
                                           size_t n, void *scratch, float *dst, fn_error *err);
 

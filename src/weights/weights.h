@@ -3,7 +3,8 @@
  * Path:    bound tensors -> [this: read, packed, widened] -> layers/.
  * Shapes:  beside each field; a matrix [N, K] maps K inputs to N outputs.
  * Threads: loading uses the pool; afterwards everything is read only.
- * Memory:  one arena whose size is known before anything is read. */
+ * Memory:  one arena whose size is known before anything is read; packed matrices of a mapped checkpoint
+ *          (fn_checkpoint_map), which must outlive the weights, stay in their files. */
 #ifndef FN_WEIGHTS_WEIGHTS_H
 #define FN_WEIGHTS_WEIGHTS_H
 
@@ -85,6 +86,7 @@ typedef struct fn_weights {
     fn_mtp_weights *mtp;      /* NULL without the MTP head */
     uint8_t *arena;
     size_t arena_bytes;
+    size_t mapped_bytes; /* of matrices and embedding that stay in their mapped files */
 } fn_weights;
 
 /* Bytes that loading will keep resident. */
@@ -97,11 +99,25 @@ bool fn_weights_quantises(const fn_bound *bound, const fn_shape *shape,
                           const fn_weight_settings *settings);
 
 /* Reads and packs everything but the n-gram tables (ngram/ngram_table.h), quantising where settings ask for
- * it; a few megabytes a thread are held as stored. watch may be NULL. */
+ * it; a few megabytes a thread are held as stored. What is packed already is kept as it is. watch may be NULL. */
 FN_NODISCARD fn_status fn_weights_load(const fn_checkpoint *c, const fn_bound *bound,
                                        const fn_shape *shape, const fn_weight_settings *settings,
                                        fn_pool *pool, const fn_load_watch *watch, fn_weights **out,
                                        fn_error *err);
+
+/* Told of everything that loading would place, in its order. */
+typedef struct fn_weight_visitor {
+    /* a matrix of matrix's kind, made of parts [n_parts], 1 or 2, one below the other; no tiles */
+    void (*matrix)(void *ud, const fn_source *const *parts, size_t n_parts,
+                   const fn_matrix *matrix);
+    void (*tensor)(void *ud, const fn_tensor *tensor); /* all else */
+    void *ud;
+} fn_weight_visitor;
+
+/* Walks as loading does, reads nothing. */
+FN_NODISCARD fn_status fn_weights_visit(const fn_bound *bound, const fn_shape *shape,
+                                        const fn_weight_settings *settings,
+                                        const fn_weight_visitor *visitor, fn_error *err);
 void fn_weights_free(fn_weights *weights);
 
 #endif

@@ -9,7 +9,7 @@ import pytest
 from conftest import DATA
 
 MODEL = DATA / "mini-f32" / "checkpoint"
-COMMANDS = ["chat", "run", "serve", "tokenize", "inspect", "plan", "logits", "verify", "perplexity", "bench"]
+COMMANDS = ["chat", "run", "serve", "tokenize", "inspect", "plan", "logits", "verify", "perplexity", "bench", "quantize"]
 OTHERS = ["help", "version", "completion", "man"]
 
 
