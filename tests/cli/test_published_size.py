@@ -1,6 +1,7 @@
 """The published model's real size, from headers and config alone: sparse files, none of their 360 GB read."""
 import json
 import math
+import re
 import struct
 import time
 
@@ -8,6 +9,7 @@ import pytest
 
 from peak import measured
 import published
+from digests import hash_bytes, signed
 
 GIB = 1 << 30
 
@@ -128,3 +130,83 @@ def test_inspect_lists_every_tensor(snapshot, flashnext):
     by_name = {t["name"]: t for t in found["tensors"]}
     for name, kind, shape in published.tensors():
         assert by_name[name]["dtype"] == kind and by_name[name]["shape"] == list(shape)
+
+
+def packed_bytes(rows, cols, bits):
+    """Of a matrix in tiles of 32 outputs, groups of 128 inputs with FP16 scales, whole pages (src/kernels/matrix.h)."""
+    groups = [min(128, cols - at) for at in range(0, cols, 128)]
+    quads = {4: 8, 8: 4, 16: 2}[bits]
+    tile = sum(32 * bits * (math.ceil(n / quads) * quads) // 8 + (64 if bits < 16 else 0) for n in groups)
+    return math.ceil(math.ceil(rows / 32) * (math.ceil(tile / 64) * 64) / 4096) * 4096
+
+
+KEPT = (".block_inject_weight", ".in_proj_a", ".in_proj_b", ".index_qk_proj", ".gate", ".shared_expert_gate")
+
+
+def prepared_tensors(name, kind, shape):
+    """(name, type, shape) in a directory prepared with 4-bit experts and an 8-bit trunk, or nothing."""
+    module = name.removesuffix(".weight")
+    folder, _, last = module.rpartition(".")
+    if name.endswith("experts.gate_up_proj") or name.endswith("experts.down_proj"):
+        for expert in range(shape[0]):
+            yield f"{folder}.{expert}.{last}.packed.int4_g128", "U8", [packed_bytes(*shape[1:], 4)]
+    elif ".visual." in name or len(shape) != 2 or "ngram_embedding" in name or last == "embed_tokens":
+        yield name, kind, list(shape)
+    elif last == "up_proj":
+        return
+    elif last == "gate_proj":
+        yield f"{folder}.gate_up_proj.packed.int8_g128", "U8", [packed_bytes(2 * shape[0], shape[1], 8)]
+    else:
+        bits = 16 if module.endswith(KEPT) else 8
+        yield f"{module}.packed.{'bf16' if bits == 16 else 'int8_g128'}", "U8", [packed_bytes(*shape, bits)]
+
+
+@pytest.fixture(scope="module")
+def prepared_snapshot(snapshot, tmp_path_factory):
+    """What `quantize` would write of it, sparse, from the description of the format."""
+    folder, files = tmp_path_factory.mktemp("prepared"), []
+    (folder / "config.json").write_text(json.dumps(published.CONFIG))
+    groups = {}
+    for name, kind, shape in sorted(published.tensors()):
+        layer = name.partition("layers.")[2].partition(".")[0]
+        group = name if ".ngram_embedding." in name else name.split(".")[0] if name.startswith("mtp") else "v" if ".visual." in name else layer
+        groups.setdefault(group, []).extend((name, *t) for t in prepared_tensors(name, kind, shape))
+    for number, group in enumerate(groups.values(), 1):
+        file = f"prepared-{number:05d}-of-{len(groups):05d}.safetensors"
+        header, at, integers = {}, 0, []
+        for source, name, kind, shape in sorted(group, key=lambda t: ".packed." not in t[1]):
+            size = {"I64": 8, "BF16": 2, "U8": 1}[kind] * math.prod(shape)
+            header[name] = dict(dtype=kind, shape=list(shape), data_offsets=[at, at + size])
+            integers += [(source, at)] if kind == "I64" else []
+            at += size
+        text = json.dumps(header, separators=(",", ":")).encode()
+        text += b" " * (-(8 + len(text)) % 4096)
+        with open(folder / file, "wb") as out:
+            out.write(struct.pack("<Q", len(text)) + text)
+            for source, place in integers:
+                out.seek(8 + len(text) + place)
+                values = published.integer_values(source)
+                out.write(struct.pack(f"<{len(values)}q", *values))
+            out.truncate(8 + len(text) + at)
+        files.append(dict(name=file, bytes=8 + len(text) + at, header=f"{hash_bytes(text):016x}", data="0" * 16))
+    manifest = dict(format="flashnext prepared checkpoint", version=1, source="0" * 16,
+                    settings=dict(expert_bits=4, dense_bits=8, group_size=128, ngram="copy"), files=files, links=[])
+    (folder / "flashnext-prepared.json").write_bytes(signed(manifest))
+    return folder
+
+
+@pytest.mark.slow
+def test_a_prepared_directory_of_any_size_opens_within_a_second(snapshot, prepared_snapshot, flashnext, tmp_path):
+    """Headers of 50,000 packed matrices and the manifest are checked; of 190 GB of data nothing is read but vectors."""
+    told = flashnext.json("quantize", "--model-dir", snapshot, "--out", tmp_path / "new", "--dry-run", "--json", "--expert-bits", 4,
+                          "--dense-bits", 8)
+    data = sum(p.stat().st_size for p in prepared_snapshot.glob("*.safetensors"))
+    assert abs(told["bytes"] - data) < 0.0005 * data
+    ids, seconds = tmp_path / "ids.json", []
+    ids.write_text("[999999]")  # is refused once the model is open
+    for _ in range(3):
+        done = flashnext.run("logits", "-v", "--model-dir", prepared_snapshot, "--ids-file", ids, "--out", tmp_path / "out", "--mem-limit",
+                             "4TiB", "--ngram-mmap")
+        assert done.returncode == 2 or "expected an id below" in done.stderr
+        seconds.append(float(re.search(r"mapped in ([0-9.]+) s", done.stderr)[1]))
+    assert min(seconds) < 1.0, seconds
