@@ -173,8 +173,9 @@ static void instruction_sets_give_the_same_bits(void **unused) {
 /* At every length up to 20, where blocks open and close and conv tails and history fill up. */
 static void snapshot_branch_restore_changes_nothing(void **unused) {
     (void)unused;
-    for (size_t m = 0; m < n_model_dirs; m++) {
-        fn_engine *engine = open_model(model_dirs[m], 2, 8, CONTEXT);
+    for (size_t m = 0; m < n_weight_cases; m++) {
+        const weight_case *c = &weight_cases[m];
+        fn_engine *engine = open_model_as(c->dir, 2, 8, CONTEXT, c->expert_bits, c->dense_bits);
         size_t vocab = engine->shape.vocab;
         int32_t ids[N];
         int32_t other[N];
@@ -266,14 +267,16 @@ static void sync_rereads_only_what_changed_and_keeps_the_bits(void **unused) {
 }
 
 /* The child is another process with an engine of its own. */
-static void child_continues(const char *dir, const char *path, const int32_t *ids,
+static void child_continues(const weight_case *c, const char *path, const int32_t *ids,
                             const float *want) {
     fn_error err = {0};
     fn_engine *engine = NULL;
     fn_session *session = NULL;
     const float *logits = NULL;
     fn_engine_options options = fn_engine_options_default();
-    options.model_dir = dir;
+    options.model_dir = c->dir;
+    options.expert_bits = c->expert_bits;
+    options.dense_bits = c->dense_bits;
     options.precision = precision_of_case();
     options.threads = 1;
     options.context = CONTEXT;
@@ -289,12 +292,13 @@ static void child_continues(const char *dir, const char *path, const int32_t *id
 
 static void saved_sessions_go_on_in_a_new_process(void **unused) {
     (void)unused;
-    for (size_t m = 0; m < n_model_dirs; m++) {
+    for (size_t m = 0; m < n_weight_cases; m++) {
+        const weight_case *c = &weight_cases[m];
         char path[] = "/tmp/fn-session-XXXXXX";
         int fd = mkstemp(path);
         assert_true(fd >= 0);
         close(fd);
-        fn_engine *engine = open_model(model_dirs[m], 2, 16, CONTEXT);
+        fn_engine *engine = open_model_as(c->dir, 2, 16, CONTEXT, c->expert_bits, c->dense_bits);
         int32_t ids[N];
         make_ids(engine, 12, ids, N);
         float *all = stepwise_logits(engine, ids, N);
@@ -310,7 +314,7 @@ static void saved_sessions_go_on_in_a_new_process(void **unused) {
         fn_engine_close(engine); /* its threads end: a fork keeps only this one */
         pid_t pid = fork();
         if (pid == 0) {
-            child_continues(model_dirs[m], path, ids, copy);
+            child_continues(c, path, ids, copy);
         }
         int code = 0;
         assert_int_equal(waitpid(pid, &code, 0), pid);

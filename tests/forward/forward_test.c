@@ -40,8 +40,9 @@ static void assert_same_state(const fn_state *a, const fn_state *b, const char *
 
 static void sequences_together_equal_each_alone(void **unused) {
     (void)unused;
-    for (size_t m = 0; m < n_model_dirs; m++) {
-        fn_engine *engine = open_model(model_dirs[m], 2, 64, CONTEXT);
+    for (size_t m = 0; m < n_weight_cases; m++) {
+        const weight_case *c = &weight_cases[m];
+        fn_engine *engine = open_model_as(c->dir, 2, 64, CONTEXT, c->expert_bits, c->dense_bits);
         size_t vocab = engine->shape.vocab;
         int32_t ids[3][N];
         fn_state *alone[3];
@@ -86,11 +87,11 @@ static void sequences_together_equal_each_alone(void **unused) {
             for (size_t k = 0; k < n; k++) {
                 size_t i = who[k];
                 assert_same_floats(got + k * vocab, want + (i * N + at[i] - 1) * vocab, vocab,
-                                   model_dirs[m], at[i] - 1);
+                                   c->dir, at[i] - 1);
             }
         }
         for (size_t i = 0; i < 3; i++) {
-            assert_same_state(alone[i], together[i], model_dirs[m]);
+            assert_same_state(alone[i], together[i], c->dir);
             fn_state_destroy(alone[i]);
             fn_state_destroy(together[i]);
         }
@@ -103,8 +104,9 @@ static void sequences_together_equal_each_alone(void **unused) {
 /* Every length, every number of drafted rows, every number kept: rolled back = never read. */
 static void rolling_back_leaves_the_state_of_a_fresh_run(void **unused) {
     (void)unused;
-    for (size_t m = 0; m < n_model_dirs; m++) {
-        fn_engine *engine = open_model(model_dirs[m], 2, 64, CONTEXT);
+    for (size_t m = 0; m < n_weight_cases; m++) {
+        const weight_case *c = &weight_cases[m];
+        fn_engine *engine = open_model_as(c->dir, 2, 64, CONTEXT, c->expert_bits, c->dense_bits);
         int32_t ids[N];
         int32_t draft[8];
         make_ids(engine, 31, ids, N);

@@ -15,6 +15,13 @@ const char *const model_dirs[] = {
     "tests/data/mini-tied/checkpoint", "tests/data/mini-dense/checkpoint"};
 const size_t n_model_dirs = sizeof model_dirs / sizeof model_dirs[0];
 
+const weight_case weight_cases[] = {
+    {"tests/data/mini-f32/checkpoint", 0, 0},  {"tests/data/mini-bf16/checkpoint", 0, 0},
+    {"tests/data/mini-tied/checkpoint", 0, 0}, {"tests/data/mini-dense/checkpoint", 0, 0},
+    {"tests/data/mini-bf16/checkpoint", 4, 8}, {"tests/data/mini-fp8/checkpoint", 0, 0},
+    {"tests/data/mini-nvfp4/checkpoint", 0, 0}};
+const size_t n_weight_cases = sizeof weight_cases / sizeof weight_cases[0];
+
 static fn_precision precision = FN_PRECISION_EXACT;
 
 int in_exact_precision(void **unused) {

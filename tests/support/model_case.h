@@ -20,6 +20,14 @@ fn_engine *open_model(const char *dir, size_t threads, size_t chunk, size_t cont
 fn_engine *open_model_as(const char *dir, size_t threads, size_t chunk, size_t context,
                          int expert_bits, int dense_bits);
 
+/* The same models and kinds of weights beside theirs: INT4, INT8, FP8, NVFP4. */
+typedef struct weight_case {
+    const char *dir;
+    int expert_bits, dense_bits;
+} weight_case;
+extern const weight_case weight_cases[];
+extern const size_t n_weight_cases;
+
 /* ids [n] within the vocabulary from a seed; every 17th is the EOS that resets the n-gram history. */
 void make_ids(const fn_engine *engine, uint64_t seed, int32_t *ids, size_t n);
 
