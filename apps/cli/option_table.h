@@ -48,8 +48,8 @@
       "empty state; every token but a window's first is a prediction. --save-reference keeps "     \
       "the logits of a run, --reference compares with them: KL divergence in nats and the share "  \
       "of predictions with the same likeliest token.")                                             \
-    X(BENCH, "bench", "[options]", "measure speed beside what the machine can do at most",           \
-      "Reads prompts (pp) and makes tokens one by one (tg), of random ids, behind texts of the "     \
+    X(BENCH, "bench", "[options]", "measure speed beside what the machine can do at most",         \
+      "Reads prompts (pp) and makes tokens one by one (tg), of random ids, behind texts of the "   \
       "given depths, which are read once. Beside each figure stands its share of the limit that "  \
       "was measured just before and after: multiplications for prompts, reading memory for "       \
       "single tokens. A round of more than 103 % says that the limit was disturbed; it is run "    \
