@@ -139,6 +139,16 @@ static bool shrink(fn_engine *e, const fn_engine_options *options) {
     return false;
 }
 
+/* What the plan leaves of a limit. */
+static fn_status find_spare(fn_engine *e, const fn_plan_settings *settings, uint64_t limit,
+                            fn_error *err) {
+    fn_memory_plan plan;
+    fn_plan_source source = {.shape = &e->shape, .bound = e->bound};
+    fn_status status = fn_memory_plan_make(&source, settings, &plan, err);
+    e->spare_bytes = status == FN_OK && limit > plan.resident ? limit - plan.resident : 0;
+    return status;
+}
+
 /* Refuses what cannot fit. */
 static fn_status fit(fn_engine *e, const fn_engine_options *options, fn_error *err) {
     size_t sessions = options->sessions > 0 ? options->sessions : 1;
@@ -161,8 +171,11 @@ static fn_status fit(fn_engine *e, const fn_engine_options *options, fn_error *e
         fn_error refusal = {0};
         fn_plan_settings settings = plan_settings(e, sessions);
         fn_status status = fn_plan_check(&e->shape, e->bound, &settings, limit, &refusal);
+        if (status == FN_OK) {
+            return find_spare(e, &settings, limit, err);
+        }
         if (status != FN_E_FIT || !shrink(e, options)) {
-            return status == FN_OK ? FN_OK : fn_fail(err, status, "%s", refusal.text);
+            return fn_fail(err, status, "%s", refusal.text);
         }
     }
 }

@@ -36,6 +36,7 @@ struct fn_engine {
     fn_draft_setup draft;
     size_t context, chunk, sessions;
     uint64_t mem_limit, reserve_bytes; /* as asked */
+    uint64_t spare_bytes;              /* what the plan leaves of mem_limit; 0 without one */
     uint64_t fingerprint_model;
     double load_seconds;
     fn_step_clock clock; /* of fn_profile_begin */

@@ -232,7 +232,7 @@ static fn_status check_memory(const fn_scheduler *s, const fn_scheduler_options 
     uint64_t planned =
         e->sessions * fn_session_bytes(&e->shape, &e->layout, e->context, e->draft.most);
     uint64_t more = o->cache_bytes + (s->state_limit > planned ? s->state_limit - planned : 0);
-    uint64_t room = e->reserve_bytes;
+    uint64_t room = e->reserve_bytes + e->spare_bytes;
     if (e->mem_limit == 0) {
         uint64_t available = fn_machine_memory_now().available;
         room = available == 0 ? UINT64_MAX : available; /* 0: unknown */

@@ -736,6 +736,21 @@ static void settings_are_checked(void **unused) {
     err = (fn_error){0};
     check_error(fn_scheduler_create(engine, &o, &s, &err), &err, FN_E_FIT, "1152921504606846976");
     assert_null(s);
+    fn_engine_close(engine);
+    /* Under a limit: what the plan leaves of it, and what it was asked to leave. */
+    fn_engine_options limited = fn_engine_options_default();
+    limited.model_dir = model_dirs[0];
+    limited.context = CONTEXT;
+    limited.chunk = 16;
+    limited.mem_limit = 1 << 28;
+    limited.reserve_bytes = 1 << 20;
+    assert_int_equal(fn_engine_open(&limited, &engine, NULL), FN_OK);
+    o = (fn_scheduler_options){.cache_bytes = 1 << 28};
+    err = (fn_error){0};
+    check_error(fn_scheduler_create(engine, &o, &s, &err), &err, FN_E_FIT, "268435456");
+    o.cache_bytes = 1 << 27;
+    assert_int_equal(fn_scheduler_create(engine, &o, &s, NULL), FN_OK);
+    fn_scheduler_destroy(s);
     fn_scheduler_destroy(NULL);
     fn_request_free(NULL);
     fn_engine_close(engine);
