@@ -104,6 +104,8 @@ fuzz_one() {
 slow_checks() {
     local target
     install_packages "${ALL_PACKAGES[@]}"
+    quietly "$root/build/venv.log" "$python" -m pip install --disable-pip-version-check \
+        -r "$root/tests/requirements-all.txt" || die "could not install tests/requirements-all.txt"
     check clang-tidy check_tidy
     check cppcheck check_cppcheck
     if [ -x /usr/bin/qemu-x86_64 ]; then

@@ -78,12 +78,10 @@ static fn_status open_model(void *ud, fn_engine **out, fn_error *err) {
     uint64_t *cache = &state->server.scheduler.cache_bytes;
     bool less_cache = !cli_is_set(options, CLI_OPT_CACHE_SIZE);
     bool fewer = !cli_is_set(options, CLI_OPT_SEQUENCES);
-    size_t sequences =
-        cli_count(options, CLI_OPT_SEQUENCES, state->server.scheduler.max_running);
+    size_t sequences = cli_count(options, CLI_OPT_SEQUENCES, state->server.scheduler.max_running);
     for (;;) {
         fn_error failure = {0};
-        fn_status status =
-            cli_model_open_for(options, sequences, *cache, &state->model, &failure);
+        fn_status status = cli_model_open_for(options, sequences, *cache, &state->model, &failure);
         bool again = status == FN_E_FIT && ((fewer && sequences > 1) || (less_cache && *cache > 0));
         if (!again) {
             *err = failure;
