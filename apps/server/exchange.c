@@ -95,7 +95,9 @@ srv_exchange *srv_exchange_create(srv_server *server, struct evhttp_request *req
     const char *path = evhttp_uri_get_path(evhttp_request_get_evhttp_uri(req));
     (void)snprintf(x->path, sizeof x->path, "%s", path != NULL && path[0] != 0 ? path : "/");
     for (char *c = x->path; *c != 0; c++) { /* what does not belong into a log line */
-        *c = *c > ' ' && *c < 127 ? *c : '?';
+        if (*c <= ' ' || *c == 127) {
+            *c = '?';
+        }
     }
     x->method = method_name(evhttp_request_get_command(req));
     take_id(x);

@@ -348,9 +348,11 @@ void srv_jobs_tick(srv_server *server, double now) {
 }
 
 void srv_jobs_fail_all(srv_server *server) {
-    while (server->jobs != NULL) {
+    srv_job *job = NULL;
+    while ((job = server->jobs) != NULL) {
         srv_problem problem = {0};
+        server->jobs = job->next;
         (void)srv_refuse_as(&problem, 503, "shutting_down", "the server is shutting down");
-        fail_job(server->jobs, &problem);
+        fail_job(job, &problem);
     }
 }

@@ -23,8 +23,8 @@ static const char *type_of(int status) {
     }
 }
 
-static void fill(srv_problem *problem, int status, const char *code, const char *format,
-                 va_list args) {
+__attribute__((format(printf, 4, 0))) static void
+fill(srv_problem *problem, int status, const char *code, const char *format, va_list args) {
     problem->status = status;
     problem->type = type_of(status);
     problem->code = code;
