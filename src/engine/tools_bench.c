@@ -21,16 +21,23 @@ typedef struct probe_job {
     _Atomic uint64_t sum; /* keeps the reads */
 } probe_job;
 
+/* The LM head: the largest matrix, wherever weights stand. */
+static size_t read_bytes(const fn_engine *e) {
+    const fn_matrix *head = &e->weights->head;
+    size_t bytes = fn_matrix_tiles(head->rows) * head->tile_bytes;
+    return bytes < READ_BYTES ? bytes : READ_BYTES;
+}
+
 static void probe(void *ctx, size_t thread, size_t n_threads) {
     probe_job *j = ctx;
-    const fn_weights *w = j->engine->weights;
+    const fn_matrix *head = &j->engine->weights->head;
     if (j->streams > 0) {
         size_t begin = 0;
         size_t end = 0;
-        size_t bytes = w->arena_bytes < READ_BYTES ? w->arena_bytes : READ_BYTES;
+        size_t bytes = read_bytes(j->engine);
         fn_share(bytes / 64, thread, n_threads, &begin, &end);
-        j->sum +=
-            j->engine->kernels->probe_read(w->arena + begin * 64, (end - begin) * 64, j->streams);
+        j->sum += j->engine->kernels->probe_read(head->tiles + begin * 64, (end - begin) * 64,
+                                                 j->streams);
         return;
     }
     double operations = j->multiply(PROBE_ROUNDS);
@@ -47,8 +54,7 @@ static double timed(const fn_engine *e, probe_job *j) {
 
 static double read_rate(const fn_engine *e, size_t streams) {
     probe_job j = {.engine = e, .streams = streams};
-    size_t arena = e->weights->arena_bytes;
-    return (double)(arena < READ_BYTES ? arena : READ_BYTES) / timed(e, &j);
+    return (double)read_bytes(e) / timed(e, &j);
 }
 
 static double multiply_rate(const fn_engine *e, double (*multiply)(size_t rounds)) {
