@@ -128,6 +128,15 @@ static void print_speed(const json_t *root) {
                "drafting\n",
                bandwidth * 1e-9, cli_json_number(root, "decode_ceiling"));
     }
+    if (cli_json_at(root, "drafts") != NULL) {
+        printf("  drafting as on the released model: %.2f tokens a pass of %llu rows, which choose "
+               "%.0f "
+               "experts a\n  layer: %.2f times plain speed, by bytes read\n",
+               cli_json_number(root, "drafts.tokens_per_pass"),
+               (unsigned long long)cli_json_whole(root, "drafts.rows"),
+               cli_json_number(root, "drafts.distinct_experts"),
+               cli_json_number(root, "drafts.speed"));
+    }
 }
 
 static bool fits(const json_t *root) {

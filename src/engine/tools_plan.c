@@ -8,6 +8,7 @@
 #include "base/saturate.h"
 #include "engine/engine.h"
 #include "engine/json_text.h"
+#include "engine/tools_plan_drafts.h"
 #include "flashnext_tools.h"
 #include "weights/plan.h"
 #include "weights/textbook.h"
@@ -320,6 +321,9 @@ static json_t *whole(const planner *p) {
                                                  {"read_bandwidth", (uint64_t)p->bandwidth}},
                         3));
     fn_json_set(&object, "decode_ceiling", json_real(decode_ceiling(p)));
+    if (p->shape.n_mtp > 0) {
+        fn_json_set(&object, "drafts", fn_plan_drafts(&p->shape, &p->plan, state_read(p)));
+    }
     fn_json_set(&object, "limit", fn_json_u64(p->limit));
     fn_json_set(&object, "fits", json_boolean(p->plan.resident <= p->limit));
     fn_json_set(&object, "largest_context", fn_json_u64(largest_context(p)));

@@ -35,6 +35,8 @@
  *   machine           {total, available, read_bandwidth}: memory now, 0 = unknown; bytes read a second by all
  *                     threads, 0 = not measured
  *   decode_ceiling    tokens a second that read_bandwidth allows one sequence at full context; 0 = not measured
+ *   drafts            with an MTP head: {rows, distinct_experts, tokens_per_pass, pass_read, speed} of passes with
+ *                     three guesses that hold as on the released model (engine/tools_plan_drafts.h)
  *   limit             the asked limit, or what is available
  *   fits              resident <= limit
  *   largest_context   tokens that fit under limit with these settings, at most the model's maximum;

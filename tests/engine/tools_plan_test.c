@@ -118,6 +118,25 @@ static void the_state_follows_context_and_kv_bits(void **state) {
     json_decref(half);
 }
 
+/* Four rows of 10 out of 512 experts: 512 (1 - (502 / 512)^4) = 38.9. */
+static void drafts_read_the_experts_of_all_rows(void **state) {
+    (void)state;
+    json_t *p = plan((fn_plan_options){
+        .config_path = CONFIG, .context = 32768, .expert_bits = 4, .dense_bits = 8});
+    const json_t *drafts = json_object_get(p, "drafts");
+    double experts = json_real_value(json_object_get(drafts, "distinct_experts"));
+    double speed = json_real_value(json_object_get(drafts, "speed"));
+    double tokens = json_real_value(json_object_get(drafts, "tokens_per_pass"));
+    assert_true(experts > 38.8 && experts < 38.9);
+    assert_true(tokens > 3.109 && tokens < 3.111);
+    /* Between reading all four rows for nothing and paying for each in full. */
+    assert_true(speed > 3.11 / 4 && speed < 3.11);
+    json_decref(p);
+    p = plan((fn_plan_options){.config_path = CONFIG, .context = 32768, .no_mtp = true});
+    assert_null(json_object_get(p, "drafts"));
+    json_decref(p);
+}
+
 /* The largest context fits, and one token more does not. */
 static void the_largest_context_is_the_largest(void **state) {
     (void)state;
@@ -255,6 +274,7 @@ int main(void) {
         cmocka_unit_test(the_published_config_gives_the_published_figures),
         cmocka_unit_test(parts_add_up),
         cmocka_unit_test(the_state_follows_context_and_kv_bits),
+        cmocka_unit_test(drafts_read_the_experts_of_all_rows),
         cmocka_unit_test(the_largest_context_is_the_largest),
         cmocka_unit_test(the_engine_uses_what_the_plan_says),
         cmocka_unit_test(wrong_options_are_refused),
