@@ -44,12 +44,14 @@ static void detection_agrees_with_the_kernel(void **state) {
     static const char *const avx2[] = {"avx2", "fma", "f16c", NULL};
     static const char *const avx512[] = {"avx2",     "fma",      "f16c",     "avx512f",
                                          "avx512bw", "avx512dq", "avx512vl", NULL};
+    static const char *const avx_vnni[] = {"avx_vnni", NULL};
     static const char *const vnni[] = {"avx512_vnni", NULL}, *const bf16[] = {"avx512_bf16", NULL};
     read_flags(flags, sizeof flags);
     if (flags[0] == 0)
         skip(); /* no such file here */
     fn_cpu cpu = fn_cpu_detect();
     assert_int_equal(cpu.avx2, all_of(flags, avx2));
+    assert_int_equal(cpu.avx_vnni, cpu.avx2 && all_of(flags, avx_vnni));
     assert_int_equal(cpu.avx512, all_of(flags, avx512));
     assert_int_equal(cpu.avx512_vnni, cpu.avx512 && all_of(flags, vnni));
     assert_int_equal(cpu.avx512_bf16, cpu.avx512 && all_of(flags, bf16));
