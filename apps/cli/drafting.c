@@ -14,7 +14,8 @@ void cli_drafting_options(const cli_options *options, fn_engine_options *engine)
         engine->draft = strcmp(draft, words[i]) == 0 ? (fn_drafter_choice)i : engine->draft;
     }
     if (!cli_option_applies(CLI_OPT_DRAFT, options->command)) {
-        engine->draft = FN_DRAFT_OFF; /* scores, traces and requests from the scheduler draft nothing */
+        engine->draft =
+            FN_DRAFT_OFF; /* scores, traces and requests from the scheduler draft nothing */
     }
     engine->draft_model_dir = cli_text(options, CLI_OPT_DRAFT_MODEL);
     engine->draft_tokens = cli_count(options, CLI_OPT_DRAFT_TOKENS, 0);
