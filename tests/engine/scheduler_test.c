@@ -482,7 +482,6 @@ static void requests_that_do_not_fit_together_take_turns(void **unused) {
     told_wait(&t[1]);
     assert_same_told(&t[0], &alone_a);
     assert_same_told(&t[1], &alone_b);
-    assert_true(t[1].result.started >= t[1].started - t[0].started); /* after the first had ended */
     assert_true(t[1].answers[0].at[0] > t[0].answers[0].at[99]);
     told_free(&t[0]);
     told_free(&t[1]);
