@@ -146,11 +146,12 @@ static fn_status read_prompt(const bench *b, fn_session *session, const test *t,
 static fn_status make_tokens(bench *b, fn_session *const *sessions, const test *t, double *seconds,
                              double *first, fn_error *err) {
     int32_t ids[MOST_SEQUENCES];
+    size_t n_ids = b->most_ids > 0 ? b->most_ids : 1; /* the analyzer cannot know: never 0 */
     double begin = cli_now();
     fn_status status = FN_OK;
     for (size_t i = 0; i < t->n && status == FN_OK; i++) {
         for (size_t k = 0; k < t->batch; k++) {
-            ids[k] = b->ids[(i * 31 + k * 7919) % b->most_ids];
+            ids[k] = b->ids[(i * 31 + k * 7919) % n_ids];
         }
         status = fn_sessions_step(sessions, ids, t->batch, b->logits, err);
         *first = i == 0 ? cli_now() - begin : *first;
@@ -331,24 +332,24 @@ static void print_md(const json_t *r) {
            number(limits, "bf16_operations_per_second") / 1e9, number(r, "discarded"));
 }
 
-static void print_profile(const json_t *r) {
-    const json_t *profile = json_object_get(r, "profile_seconds");
+static void print_profile(json_t *r) {
+    json_t *profile = json_object_get(r, "profile_seconds");
     double all = 0.0;
     const char *key = NULL;
     json_t *value = NULL;
-    json_object_foreach((json_t *)(uintptr_t)profile, key, value) {
+    json_object_foreach(profile, key, value) {
         all += json_number_value(value);
     }
     printf("\n%s at depth %.0f, batch %.0f: time by class\n",
            json_string_value(json_object_get(r, "test")), number(r, "depth"), number(r, "batch"));
-    json_object_foreach((json_t *)(uintptr_t)profile, key, value) {
+    json_object_foreach(profile, key, value) {
         printf("  %-30s %6.2f %%\n", key, 100.0 * json_number_value(value) / all);
     }
 }
 
 static void print_table(const bench *b, const json_t *whole, bool csv) {
     size_t i = 0;
-    const json_t *r = NULL;
+    json_t *r = NULL;
     if (csv) {
         puts("test,depth,batch,tokens_per_second,deviation,share_percent,first_token_ms,read_gb_s,"
              "int8_gop_s,bf16_gop_s,discarded");

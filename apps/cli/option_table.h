@@ -227,7 +227,7 @@ X(CHUNK, "chunk", 0, COUNT, CLI_COMPUTING | CLI_BIT(PLAN), "", "N", \
   "prompt tokens computed together (default: 2048, fewer where memory is short); never " \
   "changes a result") \
 X(MEM_LIMIT, "mem-limit", 0, SIZE, CLI_COMPUTING | CLI_BIT(PLAN), "", "SIZE", \
-  0, 0, CLI_COMMON, "Machine", \
+  1, 0, CLI_COMMON, "Machine", \
   "memory that may be used, such as 64GiB (default: what the machine has)") \
 X(EXPERT_BITS, "expert-bits", 0, CHOICE, CLI_COMPUTING | CLI_BIT(PLAN) | CLI_BIT(QUANTIZE), "", "16|8|4", \
   0, 0, CLI_COMMON, "Weights", \
@@ -341,7 +341,7 @@ X(CACHE_DIR, "cache-dir", 0, TEXT, CLI_BIT(SERVE), "", "DIR", \
   0, 0, 0, "Server", \
   "keep the prefix cache in files too: it survives restarts") \
 X(CACHE_DIR_SIZE, "cache-dir-size", 0, SIZE, CLI_BIT(SERVE), "", "SIZE", \
-  0, 0, 0, "Server", \
+  1, 0, 0, "Server", \
   "most bytes of those files (default: 8 times --cache-size)") \
 X(CORS_ORIGIN, "cors-origin", 0, LIST, CLI_BIT(SERVE), "", "ORIGIN", \
   0, 0, 0, "Server", \
@@ -354,7 +354,7 @@ X(TLS_KEY, "tls-key", 0, TEXT, CLI_BIT(SERVE), "--ssl-key-file --ssl-keyfile", "
   0, 0, 0, "Server", \
   "its private key (PEM)") \
 X(MAX_BODY, "max-body", 0, SIZE, CLI_BIT(SERVE), "", "SIZE", \
-  0, 0, 0, "Server", \
+  1, 0, 0, "Server", \
   "longest request (default: 64MiB)") \
 X(MAX_CONNECTIONS, "max-connections", 0, COUNT, CLI_BIT(SERVE), "", "N", \
   1, 1e6, 0, "Server", \

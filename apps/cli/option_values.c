@@ -97,7 +97,8 @@ static double unit_factor(const char *unit) {
     return pow(decimal ? 1000.0 : 1024.0, (double)(at - units + 1));
 }
 
-static fn_status store_size(cli_value *value, const char *shown, const char *text, fn_error *err) {
+static fn_status store_size(cli_value *value, const cli_option *option, const char *shown,
+                            const char *text, fn_error *err) {
     char digits[40] = "";
     size_t n = strspn(text, "0123456789.");
     double number = 0.0;
@@ -107,7 +108,8 @@ static fn_status store_size(cli_value *value, const char *shown, const char *tex
         digits[n] = 0;
         bytes = read_decimal(digits, &number) ? number * unit_factor(text + n) : 0.0;
     }
-    if (bytes < 1.0 || bytes > 9e18) {
+    bool zero = option->low == 0.0 && strcmp(digits, "0") == 0; /* where 0 has a meaning */
+    if ((bytes < 1.0 && !zero) || bytes > 9e18) {
         return cli_fail(err, FN_E_USAGE, "%s: expected a size such as 64GiB, found '%s'", shown,
                         text);
     }
@@ -158,7 +160,7 @@ fn_status cli_value_store(cli_value *value, const cli_option *option, const char
         status = store_seed(&fresh, shown, text, err);
         break;
     case CLI_KIND_SIZE:
-        status = store_size(&fresh, shown, text, err);
+        status = store_size(&fresh, option, shown, text, err);
         break;
     case CLI_KIND_LIST:
         list_add(&fresh, text);

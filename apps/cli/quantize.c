@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/json_get.h"
 #include "cli/model.h"
+#include "cli/paths.h"
 #include "cli/report.h"
 #include "cli/signals.h"
 #include "flashnext_tools.h"
@@ -66,6 +67,9 @@ int cli_quantize(const cli_options *options) {
     quantize.progress_ud = &progress;
     if (cli_is_set(options, CLI_OPT_NGRAM)) {
         quantize.ngram = cli_text(options, CLI_OPT_NGRAM);
+    }
+    if (status == FN_OK && !cli_path_exists(dir)) {
+        status = cli_fail(&err, FN_E_MODEL, "%s: no such directory", dir);
     }
     status = status == FN_OK ? fn_quantize(&quantize, &json, &err) : status;
     cli_progress_clear(&progress);

@@ -119,6 +119,12 @@ static fn_status check(const srv_options *server, const cli_options *options, fn
                         "--insecure if that is meant",
                         server->host);
     }
+    size_t chunk = cli_count(options, CLI_OPT_CHUNK, 0);
+    if (chunk > 0 && chunk / 2 < server->scheduler.max_running) {
+        return cli_fail(err, FN_E_USAGE,
+                        "--chunk: expected at least %zu for --parallel %zu, found %zu",
+                        server->scheduler.max_running * 2, server->scheduler.max_running, chunk);
+    }
     return FN_OK;
 }
 

@@ -1,4 +1,4 @@
-#define _XOPEN_SOURCE 700 /* realpath */
+#define _XOPEN_SOURCE 700 /* realpath; NOLINT(bugprone-reserved-identifier) */
 #include "base/new_file.h"
 
 #include <errno.h>
@@ -22,15 +22,19 @@ static fn_status check_target(const char *name, char **path, mode_t *mode, fn_er
             fn_strndup(name, strlen(name)); /* new, or the directory is missing: open will say */
         return *path != NULL ? FN_OK : fn_fail_nomem(err, name, strlen(name));
     }
+    fn_status status = FN_E_IO; /* of all three */
     if (stat(name, &info) != 0 || !S_ISREG(info.st_mode)) {
-        return fn_fail(err, FN_E_IO, "%s: not a regular file, so it is not replaced", name);
+        (void)fn_fail(err, FN_E_IO, "%s: not a regular file, so it is not replaced", name);
+        return status;
     }
     if ((info.st_mode & (S_IWUSR | S_IWGRP | S_IWOTH)) == 0 || access(name, W_OK) != 0) {
-        return fn_fail(err, FN_E_IO, "%s: may not be written, so it is not replaced", name);
+        (void)fn_fail(err, FN_E_IO, "%s: may not be written, so it is not replaced", name);
+        return status;
     }
     char *resolved = realpath(name, NULL);
     if (resolved == NULL) {
-        return fn_fail(err, FN_E_IO, "%s: cannot resolve: %s", name, strerror(errno));
+        (void)fn_fail(err, FN_E_IO, "%s: cannot resolve: %s", name, strerror(errno));
+        return status;
     }
     *mode = info.st_mode & 0777;
     *path = fn_strndup(resolved, strlen(resolved));

@@ -66,7 +66,9 @@ const uint8_t *fn_tensor_mapped(const fn_checkpoint *c, const fn_tensor *t);
 /* The file that is mapped at an address, NULL if none is; may be called from a signal handler. */
 const char *fn_checkpoint_mapped_file(const fn_checkpoint *c, const void *address);
 
-/* A stable 64-bit digest of all names, dtypes, shapes, offsets, file names and sizes. */
-uint64_t fn_checkpoint_digest(const fn_checkpoint *c);
+/* A stable 64-bit digest of all names, dtypes, shapes, offsets, file names and sizes, and of some bytes
+ * in the middle of the tensors (2,048 of them where there are more): what tells one training from another
+ * without reading everything. Fails with FN_E_IO. */
+FN_NODISCARD fn_status fn_checkpoint_digest(const fn_checkpoint *c, uint64_t *out, fn_error *err);
 
 #endif

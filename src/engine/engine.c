@@ -94,6 +94,11 @@ uint64_t fn_session_bytes(const fn_shape *shape, const fn_state_layout *layout, 
            context * sizeof(int32_t) + shape->vocab * sizeof(float);
 }
 
+/* A chunk of a prompt, or a token and its drafts. */
+static size_t forward_rows(const fn_engine *e) {
+    return e->chunk > e->draft.most + 1 ? e->chunk : e->draft.most + 1;
+}
+
 static fn_plan_settings plan_settings(const fn_engine *e, size_t sessions) {
     return (fn_plan_settings){
         .weights = e->settings,
@@ -101,7 +106,7 @@ static fn_plan_settings plan_settings(const fn_engine *e, size_t sessions) {
         .sequences = sessions,
         .state_bytes = fn_session_bytes(&e->shape, &e->layout, e->context, e->draft.most),
         .scratch_bytes =
-            fn_forward_bytes(&e->shape, e->chunk, e->context, fn_pool_threads(e->pool)) +
+            fn_forward_bytes(&e->shape, forward_rows(e), e->context, fn_pool_threads(e->pool)) +
             e->reserve_bytes,
     };
 }
@@ -229,7 +234,7 @@ static fn_status load(fn_engine *e, const fn_engine_options *options, fn_error *
                           .kernels = e->kernels,
                           .layout = &e->layout,
                           .pool = e->pool};
-        status = fn_forward_create(&model, e->chunk, e->context, &e->forward, err);
+        status = fn_forward_create(&model, forward_rows(e), e->context, &e->forward, err);
     }
     return status;
 }

@@ -132,9 +132,8 @@ static double state_read(const fn_engine *e, size_t depth) {
     if (e->shape.has_indexer) {
         size_t most = e->shape.index_budget + e->shape.index_ratio - 1;
         const fn_part_layout *pooled = &parts[FN_PART_POOLED];
-        bytes += depth > most
-                     ? (double)(pooled->layers * (depth / e->shape.index_ratio) * pooled->row_bytes)
-                     : 0.0;
+        size_t blocks = depth > most ? depth / e->shape.index_ratio : 0;
+        bytes += (double)(pooled->layers * blocks * pooled->row_bytes);
         keys = keys < most ? keys : most;
     }
     return bytes +

@@ -26,7 +26,8 @@ const fn_kernels *fn_kernels_on(fn_isa isa, fn_cpu cpu) {
 }
 
 const fn_kernels *fn_kernels_for(fn_isa isa) {
-    return fn_kernels_on(isa, isa == FN_ISA_REF ? (fn_cpu){0} : fn_cpu_detect());
+    fn_cpu cpu = fn_cpu_detect();
+    return fn_kernels_on(isa, cpu);
 }
 
 const fn_kernels *fn_kernels_best(void) {

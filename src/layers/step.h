@@ -125,7 +125,7 @@ static inline fn_row_form fn_step_form(const fn_step *s, const fn_matrix *w) {
 fn_input fn_input_of(const float *x, size_t cols);
 void fn_input_add(const fn_step *s, fn_input *in, size_t rows, const fn_matrix *w);
 /* Bytes of that room a row. */
-size_t fn_step_input_bytes(const fn_shape *shape);
+size_t fn_step_input_bytes(const fn_shape *m);
 /* Writes the forms of rows [begin, end), once their floats stand in x. */
 void fn_input_write(const fn_step *s, const fn_input *in, size_t begin, size_t end);
 /* The same on all threads. */

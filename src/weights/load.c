@@ -248,7 +248,7 @@ static void walk(loader *l, const fn_bound *bound, fn_weights *w) {
             w->layers[i].ple = &w->ple[p];
         }
     }
-    if (bound->mtp != NULL) {
+    if (bound->mtp != NULL && w->mtp != NULL) {
         mtp(l, bound->mtp, w->mtp);
     }
 }

@@ -92,8 +92,9 @@ fn_status fn_model_files_digest(const fn_model_files *files, uint64_t *out, fn_e
         return FN_OK;
     }
     fn_status status = fn_file_read_all(files->config.path, MAX_CONFIG_BYTES, &text, &n, err);
+    status = status == FN_OK ? fn_checkpoint_digest(files->checkpoint, out, err) : status;
     if (status == FN_OK) {
-        *out = fn_hash_bytes(fn_checkpoint_digest(files->checkpoint), text, n);
+        *out = fn_hash_bytes(*out, text, n);
     }
     fn_free(text);
     return status;

@@ -278,7 +278,7 @@ static json_t *header_object(const fn_prepare_plan *p, const fn_prepare_file *fi
         }
         json_t *value =
             json_pack("{s:s, s:o, s:[I, I]}", "dtype", fn_dtype_name(entry->dtype), "shape", shape,
-                      "data_offsets", (json_int_t)at, (json_int_t)(at + entry->bytes));
+                      "data_offsets", (json_int_t)at, (json_int_t)at + (json_int_t)entry->bytes);
         good = json_object_set_new(root, entry->name, value) == 0 && good;
         at += entry->bytes;
     }

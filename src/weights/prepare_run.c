@@ -3,7 +3,7 @@
  *
  * While it is not finished the directory holds FN_PREPARED_UNFINISHED, which says what it will become, and which
  * the writing process keeps locked. */
-#define _XOPEN_SOURCE 700 /* realpath */
+#define _XOPEN_SOURCE 700 /* realpath; NOLINT(bugprone-reserved-identifier) */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

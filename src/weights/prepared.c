@@ -25,7 +25,8 @@ const char *fn_prepared_ngram_word(fn_prepared_ngram ngram) {
 
 fn_prepared_ngram fn_prepared_ngram_parse(const char *word) {
     int i = 0;
-    while (i < FN_PREPARED_NGRAMS && strcmp(word, fn_prepared_ngram_word((fn_prepared_ngram)i))) {
+    while (i < FN_PREPARED_NGRAMS &&
+           strcmp(word, fn_prepared_ngram_word((fn_prepared_ngram)i)) != 0) {
         i++;
     }
     return (fn_prepared_ngram)i;

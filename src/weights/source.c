@@ -214,6 +214,7 @@ fn_status fn_source_read_codes(const fn_checkpoint *c, const fn_source *s, size_
         out->f16_scales = (const uint16_t *)(void *)a.scales;
         return read_gptq(c, s, first, n, &a, err);
     case FN_SOURCE_PACKED:
+        return fn_fail(err, FN_E_UNSUPPORTED, "packed weights are read whole, not by row");
     case FN_SOURCE_PLAIN:
         break;
     }
@@ -241,7 +242,7 @@ static void widen_row(const fn_source *s, const fn_source_codes *codes, size_t r
             float code = fn_e2m1_to_float((uint8_t)(row[k / 2] >> k % 2 * 4 & 15));
             dst[k] = code * fn_e4m3_to_float(scales[k / FN_SOURCE_NVFP4_GROUP]) * codes->global;
         }
-    } else {
+    } else if (codes->ints != NULL) { /* GPTQ */
         const int8_t *row = codes->ints + r * cols;
         const uint16_t *scales = codes->f16_scales + r * ceil_div(cols, FN_SOURCE_GPTQ_GROUP);
         for (size_t k = 0; k < cols; k++) {

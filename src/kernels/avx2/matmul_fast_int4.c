@@ -5,6 +5,12 @@
 
 #define SHORT_INPUTS ((size_t)32) /* 16 pairs of at most 2 * 15 * 127 fit in 16 bits: 8 in a lane */
 
+FN_INLINE void add_products(__m256i *sums, const __m256i *w, const size_t vectors, __m256i inputs) {
+    FN_UNROLL
+    for (size_t v = 0; v < vectors; v++)
+        sums[v] = _mm256_add_epi16(sums[v], _mm256_maddubs_epi16(w[v], inputs));
+}
+
 /* Up to SHORT_INPUTS inputs, in 16 bits. */
 FN_INLINE void short_dots(size_t ldx, const size_t rows, const size_t vectors, __m256i *sums,
                           const uint8_t *weights, const uint8_t *x, size_t n, size_t ahead) {
@@ -27,11 +33,7 @@ FN_INLINE void short_dots(size_t ldx, const size_t rows, const size_t vectors, _
             FN_UNROLL
             for (size_t r = 0; r < rows; r++) {
                 __m256i inputs = four_inputs(x + r * ldx + q * 4);
-                FN_UNROLL
-                for (size_t v = 0; v < vectors; v++) {
-                    __m256i *sum = &pairs[r * vectors + v];
-                    *sum = _mm256_add_epi16(*sum, _mm256_maddubs_epi16(w[v], inputs));
-                }
+                add_products(pairs + r * vectors, w, vectors, inputs);
             }
         }
     }
