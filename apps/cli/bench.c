@@ -13,19 +13,21 @@
 #include "cli/signals.h"
 #include "flashnext_tools.h"
 
-#define MAX_LIST 16
+#define MAX_LIST 128
 #define MAX_ROUNDS 1000
 #define MOST_SEQUENCES 256
 /* A share beyond this says that the limit was measured while something else ran: the round does not count. */
 #define MOST_SHARE 1.03
+#define WARM_UP_TOKENS 8
 
 typedef struct bench {
     const cli_options *options;
     cli_model model;
-    size_t prompts[MAX_LIST], depths[MAX_LIST], batches[MAX_LIST];
-    size_t n_prompts, n_depths, n_batches;
-    size_t new_tokens, rounds;
-    int32_t *ids; /* [most_ids], random */
+    size_t prompts[MAX_LIST], answers[MAX_LIST], depths[MAX_LIST], batches[MAX_LIST];
+    size_t n_prompts, n_answers, n_depths, n_batches;
+    size_t rounds;
+    const char *format; /* md, json, jsonl or csv */
+    int32_t *ids;       /* [most_ids], random */
     size_t most_ids;
     float *logits; /* [largest batch, vocab] */
     json_t *results;
@@ -72,9 +74,13 @@ static size_t largest(const size_t *list, size_t n) {
 }
 
 static fn_status read_options(bench *b, fn_error *err) {
-    b->new_tokens = cli_count(b->options, CLI_OPT_BENCH_NEW, 128);
+    const char *format = cli_text(b->options, CLI_OPT_OUTPUT_FORMAT);
+    b->format = format != NULL ? format : "md";
     b->rounds = cli_count(b->options, CLI_OPT_ROUNDS, 5);
     fn_status status = read_list(b, CLI_OPT_BENCH_PROMPT, "512", 0, b->prompts, &b->n_prompts, err);
+    if (status == FN_OK) {
+        status = read_list(b, CLI_OPT_BENCH_NEW, "128", 0, b->answers, &b->n_answers, err);
+    }
     if (status == FN_OK) {
         status = read_list(b, CLI_OPT_DEPTH, "0", 0, b->depths, &b->n_depths, err);
     }
@@ -90,7 +96,8 @@ static fn_status read_options(bench *b, fn_error *err) {
 
 static fn_status open_model(bench *b, fn_error *err) {
     size_t most = largest(b->prompts, b->n_prompts);
-    most = most > b->new_tokens ? most : b->new_tokens;
+    size_t answer = largest(b->answers, b->n_answers);
+    most = most > answer ? most : answer;
     size_t context = largest(b->depths, b->n_depths) + most + 8;
     size_t batch = largest(b->batches, b->n_batches);
     fn_status status = cli_model_open(b->options, FN_PRECISION_DEFAULT, context, &b->model, err);
@@ -113,12 +120,17 @@ static fn_status open_model(bench *b, fn_error *err) {
 
 /* ---- runs ------------------------------------------------------------------------------- */
 
+/* Of one forward: the whole prompt, or a token of each sequence. */
+static void work_of(const bench *b, const test *t, fn_work *out) {
+    fn_work_of(b->model.engine, t->prompt ? t->n : t->batch, t->depth, t->prompt ? 1 : t->batch,
+               t->prompt ? 1 : t->batch, out);
+}
+
 /* The share of what the machine can do at most: of the multiplications of the kind that most are of, for a
  * prompt; of reading, for single tokens. */
 static double share_of(const bench *b, const test *t, double seconds, const fn_limits *limits) {
     fn_work work;
-    fn_work_of(b->model.engine, t->prompt ? t->n : t->batch, t->depth, t->prompt ? 1 : t->batch,
-               t->prompt ? 1 : t->batch, &work);
+    work_of(b, t, &work);
     if (!t->prompt) {
         double bytes = (work.weight_bytes + work.state_bytes) * (double)t->n;
         return bytes / seconds / limits->read;
@@ -220,6 +232,24 @@ static double deviation(const double *x, size_t n) {
     return n > 1 ? sqrt(squares / (double)(n - 1)) : 0.0;
 }
 
+/* Of this process's memory, in pages of 2 MiB and more: 4 KiB pages cost a tenth or more of the bandwidth. */
+static size_t huge_page_bytes(void) {
+    char line[256];
+    unsigned long long all = 0;
+    FILE *file = fopen("/proc/self/smaps_rollup", "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        static const char *const names[] = {"AnonHugePages:", "FilePmdMapped:"};
+        for (size_t i = 0; i < 2; i++) {
+            size_t n = strlen(names[i]);
+            all += strncmp(line, names[i], n) == 0 ? strtoull(line + n, NULL, 10) : 0;
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return (size_t)all * 1024;
+}
+
 static json_t *profile_json(const fn_profile *profile) {
     static const char *const names[] = {
 #define PROFILE_NAME(name, text) text,
@@ -246,25 +276,75 @@ static json_t *result_json(const bench *b, const test *t) {
         "rounds", (json_int_t)t->kept, "discarded", (json_int_t)t->discarded, "limits",
         "read_bytes_per_second", t->limits.read, "int8_operations_per_second", t->limits.int8,
         "bf16_operations_per_second", t->limits.bf16, "f32_operations_per_second", t->limits.f32);
+    json_t *samples = json_array();
+    for (size_t i = 0; i < t->kept; i++) {
+        (void)json_array_append_new(samples, json_real(t->rate[i]));
+    }
+    fn_work work;
+    work_of(b, t, &work);
+    (void)json_object_set_new(object, "samples", samples);
+    (void)json_object_set_new(
+        object, "work",
+        json_pack("{s:f, s:f, s:f, s:f, s:f}", "weight_bytes", work.weight_bytes, "state_bytes",
+                  work.state_bytes, "int8_operations", work.int8_operations, "bf16_operations",
+                  work.bf16_operations, "f32_operations", work.f32_operations));
     if (cli_flag(b->options, CLI_OPT_PROFILE)) {
         (void)json_object_set_new(object, "profile_seconds", profile_json(&t->profile));
     }
     return object;
 }
 
-/* A first round warms up; discarded ones are run again, a few times. */
+/* ---- output of one run ------------------------------------------------------------------ */
+
+/* Of the whole run, so far. */
+static json_t *head_json(const bench *b) {
+    struct rusage usage;
+    fn_ngram_info ngram;
+    const fn_engine_info *info = &b->model.info;
+    (void)getrusage(RUSAGE_SELF, &usage);
+    fn_engine_ngram_info(b->model.engine, &ngram);
+    json_t *table =
+        json_pack("{s:I, s:b, s:o}", "bytes", (json_int_t)ngram.bytes, "in_ram", ngram.in_ram,
+                  "in_page_cache_bytes",
+                  ngram.cache_known ? json_integer((json_int_t)ngram.cached_bytes) : json_null());
+    return json_pack("{s:s, s:s, s:s, s:I, s:s, s:I, s:I, s:f, s:I, s:I, s:o}", "model",
+                     b->model.dir, "version", fn_version(), "isa", info->isa, "threads",
+                     (json_int_t)info->threads, "precision", info->precision, "chunk",
+                     (json_int_t)info->chunk, "weight_bytes", (json_int_t)info->weight_bytes,
+                     "load_seconds", info->load_seconds, "peak_rss_bytes",
+                     (json_int_t)usage.ru_maxrss * 1024, "huge_page_bytes",
+                     (json_int_t)huge_page_bytes(), "ngram_table", table);
+}
+
+static void print_line(const bench *b, json_t *result) {
+    json_t *line = head_json(b);
+    (void)json_object_update(line, result);
+    json_dumpf(line, stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    putchar('\n');
+    (void)fflush(stdout);
+    json_decref(line);
+}
+
+/* A first round warms up (a few tokens are enough, where single ones are made); discarded ones are run again,
+ * a few times. */
 static fn_status run_test(bench *b, fn_session *base, bool prompt, size_t n, size_t batch,
                           fn_error *err) {
     test *t = cli_alloc(sizeof *t);
     *t = (test){.prompt = prompt, .depth = fn_session_length(base), .n = n, .batch = batch};
+    t->n = !prompt && n > WARM_UP_TOKENS ? WARM_UP_TOKENS : n;
     fn_status status = run_round(b, base, t, false, err);
+    t->n = n;
     fn_profile_begin(b->model.engine);
     while (status == FN_OK && t->kept < b->rounds && t->discarded <= 2 * b->rounds) {
         status = run_round(b, base, t, true, err);
     }
     fn_profile_end(b->model.engine, &t->profile);
     if (status == FN_OK) {
-        (void)json_array_append_new(b->results, result_json(b, t));
+        json_t *result = result_json(b, t);
+        if (strcmp(b->format, "jsonl") == 0) {
+            print_line(b, result);
+        }
+        (void)json_array_append_new(b->results, result);
     }
     free(t);
     return status;
@@ -279,32 +359,15 @@ static fn_status run_depth(bench *b, size_t depth, fn_error *err) {
     for (size_t i = 0; i < b->n_prompts && status == FN_OK; i++) {
         status = b->prompts[i] > 0 ? run_test(b, base, true, b->prompts[i], 1, err) : FN_OK;
     }
-    for (size_t i = 0; i < b->n_batches && status == FN_OK && b->new_tokens > 0; i++) {
-        status = run_test(b, base, false, b->new_tokens, b->batches[i], err);
+    for (size_t i = 0; i < b->n_answers * b->n_batches && status == FN_OK; i++) {
+        size_t n = b->answers[i / b->n_batches];
+        status = n > 0 ? run_test(b, base, false, n, b->batches[i % b->n_batches], err) : FN_OK;
     }
     fn_session_destroy(base);
     return status;
 }
 
 /* ---- output ----------------------------------------------------------------------------- */
-
-static json_t *whole_json(const bench *b) {
-    struct rusage usage;
-    fn_ngram_info ngram;
-    const fn_engine_info *info = &b->model.info;
-    (void)getrusage(RUSAGE_SELF, &usage);
-    fn_engine_ngram_info(b->model.engine, &ngram);
-    json_t *table =
-        json_pack("{s:I, s:b, s:o}", "bytes", (json_int_t)ngram.bytes, "in_ram", ngram.in_ram,
-                  "in_page_cache_bytes",
-                  ngram.cache_known ? json_integer((json_int_t)ngram.cached_bytes) : json_null());
-    return json_pack(
-        "{s:s, s:s, s:s, s:I, s:s, s:I, s:I, s:f, s:I, s:o, s:O}", "model", b->model.dir, "version",
-        fn_version(), "isa", info->isa, "threads", (json_int_t)info->threads, "precision",
-        info->precision, "chunk", (json_int_t)info->chunk, "weight_bytes",
-        (json_int_t)info->weight_bytes, "load_seconds", info->load_seconds, "peak_rss_bytes",
-        (json_int_t)usage.ru_maxrss * 1024, "ngram_table", table, "results", b->results);
-}
 
 static double number(const json_t *object, const char *key) {
     return json_number_value(json_object_get(object, key));
@@ -354,9 +417,9 @@ static void print_table(const bench *b, const json_t *whole, bool csv) {
         puts("test,depth,batch,tokens_per_second,deviation,share_percent,first_token_ms,read_gb_s,"
              "int8_gop_s,bf16_gop_s,discarded");
     } else {
-        printf("%s: %s, %.0f threads, %s; peak memory %.2f GB\n\n", b->model.dir, b->model.info.isa,
-               number(whole, "threads"), b->model.info.precision,
-               number(whole, "peak_rss_bytes") / 1e9);
+        printf("%s: %s, %.0f threads, %s; peak memory %.2f GB, %.2f GB of it in huge pages\n\n",
+               b->model.dir, b->model.info.isa, number(whole, "threads"), b->model.info.precision,
+               number(whole, "peak_rss_bytes") / 1e9, number(whole, "huge_page_bytes") / 1e9);
         cli_ngram_show(b->model.engine);
         puts(
             "| test | depth | batch | tokens/s | ± | of the limit | first token | read GB/s | INT8 "
@@ -378,13 +441,13 @@ static void print_table(const bench *b, const json_t *whole, bool csv) {
 }
 
 static void print_results(const bench *b) {
-    const char *format = cli_text(b->options, CLI_OPT_OUTPUT_FORMAT);
-    json_t *whole = whole_json(b);
-    if (format != NULL && strcmp(format, "json") == 0) {
+    json_t *whole = head_json(b);
+    (void)json_object_set(whole, "results", b->results);
+    if (strcmp(b->format, "json") == 0) {
         json_dumpf(whole, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
         putchar('\n');
-    } else {
-        print_table(b, whole, format != NULL && strcmp(format, "csv") == 0);
+    } else if (strcmp(b->format, "jsonl") != 0) {
+        print_table(b, whole, strcmp(b->format, "csv") == 0);
     }
     json_decref(whole);
 }

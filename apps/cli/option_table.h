@@ -194,8 +194,8 @@ X(NO_MTP, "no-mtp", 0, FLAG, CLI_COMPUTING | CLI_BIT(PLAN), "", "", \
 X(BENCH_PROMPT, "n-prompt", 'p', TEXT, CLI_BIT(BENCH), "", "N,N,...", \
   0, 0, CLI_COMMON, "Runs", \
   "tokens of a prompt that is read at once (0: none; default: 512)") \
-X(BENCH_NEW, "n-gen", 'n', COUNT, CLI_BIT(BENCH), "", "N", \
-  0, 1e6, CLI_COMMON, "Runs", \
+X(BENCH_NEW, "n-gen", 'n', TEXT, CLI_BIT(BENCH), "", "N,N,...", \
+  0, 0, CLI_COMMON, "Runs", \
   "tokens made one by one (0: none; default: 128)") \
 X(DEPTH, "n-depth", 'd', TEXT, CLI_BIT(BENCH), "--depth", "N,N,...", \
   0, 0, CLI_COMMON, "Runs", \
@@ -209,9 +209,9 @@ X(ROUNDS, "repetitions", 'r', COUNT, CLI_BIT(BENCH), "", "N", \
 X(PROFILE, "profile", 0, FLAG, CLI_BIT(BENCH), "", "", \
   0, 0, CLI_COMMON, "Runs", \
   "also show which parts of the model take how much of the time") \
-X(OUTPUT_FORMAT, "output", 'o', CHOICE, CLI_BIT(BENCH), "", "md|json|csv", \
+X(OUTPUT_FORMAT, "output", 'o', CHOICE, CLI_BIT(BENCH), "", "md|json|jsonl|csv", \
   0, 0, CLI_COMMON, "Output", \
-  "form of the results (default: md)") \
+  "form of the results; jsonl: a line a run, as soon as it is done (default: md)") \
 X(THREADS, "threads", 't', COUNT, CLI_COMPUTING | CLI_BIT(QUANTIZE), "", "N", \
   1, 4096, CLI_COMMON, "Machine", \
   "threads (default: every CPU this process may use)") \

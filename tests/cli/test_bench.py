@@ -1,6 +1,7 @@
 """bench: what it measures adds up, whatever the figures are on a busy machine."""
 import csv
 import io
+import json
 
 FAST = ("bench", "-t", 2, "-r", 2)
 
@@ -27,6 +28,18 @@ def test_forms_of_output_agree(flashnext):
     assert "| pp5 | 0 | 1 |" in table and "time by class" in table and "tg" not in table
 
 
+def test_lines_come_as_soon_as_a_run_is_done_and_are_whole(flashnext):
+    lines = [json.loads(line) for line in flashnext.ok(
+        *FAST, "-p", "5,5", "-n", "2,3", "-b", "1,2", "-o", "jsonl").splitlines()]
+    assert [(r["test"], r["batch"]) for r in lines] == [
+        ("pp5", 1), ("pp5", 1), ("tg2", 1), ("tg2", 2), ("tg3", 1), ("tg3", 2)]
+    for line in lines:
+        assert line["threads"] == 2 and line["isa"] and line["work"]["weight_bytes"] > 0
+        assert len(line["samples"]) == line["rounds"]
+        mean = sum(line["samples"]) / max(1, len(line["samples"]))
+        assert abs(mean - line["tokens_per_second"]) <= 1e-6 * mean
+
+
 def test_wrong_lists_are_usage_errors(flashnext):
-    for flag, value in (("-d", "1,,2"), ("-d", "x"), ("-b", "0"), ("-b", "257"), ("-p", "5,"), ("-p", "-3")):
+    for flag, value in (("-d", "1,,2"), ("-d", "x"), ("-b", "0"), ("-b", "257"), ("-p", "5,"), ("-p", "-3"), ("-n", "x")):
         assert flashnext.run("bench", flag, value).returncode == 2, (flag, value)

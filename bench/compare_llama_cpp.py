@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""Our speed beside llama.cpp's, in one run: both programs stay open and take turns, round by round.
+
+A machine's speed changes within seconds (neighbours, clocks), so figures of two runs say little about each other. Here a
+round of ours is followed by the same round of the peer's, then the next of ours; whoever is not measured is stopped
+(SIGSTOP). What is reported is medians and the ratio of medians. A case is pp512 (a prompt of 512 at once), tg128 (128 tokens
+one by one), tg32x8 (eight sequences together), with @8192 for the tokens that stand before.
+
+    bench/compare_llama_cpp.py --flashnext build/release/flashnext --model-dir DIR --peer-dir LLAMA/bin --gguf FILE \\
+        --cases pp512,pp2048,tg128,tg32x8@16 --rounds 5 --threads 2 --name "INT8 + INT4" --out bench/results/NAME.json
+
+--own-cases are measured for ours alone, in the same turns (what a depth costs, say). --bench-args goes to
+`flashnext bench` (--isa avx2, --dense-bits 8). Results are added to those that FILE of --out already has; a case that is
+measured again replaces the older figure. Needs llama-bench, and llama-batched-bench for several sequences, in --peer-dir."""
+import argparse
+import json
+import os
+import platform
+import re
+import shlex
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+FLAGS = ("avx2", "fma", "avx_vnni", "avx512f", "avx512bw", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16")
+CASE = re.compile(r"(pp|tg)(\d+)(?:x(\d+))?(?:@(\d+))?$")
+
+
+class Case:
+    def __init__(self, text):
+        match = CASE.match(text)
+        if not match or (match[1] == "pp" and match[3]):
+            sys.exit(f"'{text}': expected a case like pp512, tg128, tg32x8 or pp512@8192")
+        self.text = text
+        self.prompt = match[1] == "pp"
+        self.n, self.batch, self.depth = int(match[2]), int(match[3] or 1), int(match[4] or 0)
+
+    def order(self):
+        """llama-bench and bench measure in this order within a process."""
+        return (not self.prompt, self.n, self.batch)
+
+
+class Side:
+    """One program for the cases of one depth. It prints a line of JSON after each measurement; between its turns it is
+    stopped. What it does before the next measurement (loading, reading up to the depth, warming up) is not timed."""
+
+    def __init__(self, name, command):
+        self.name, self.command = name, [str(word) for word in command]
+        self.process = None
+
+    def next(self):
+        if self.process is None:
+            self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                                            start_new_session=True)
+        else:
+            os.killpg(self.process.pid, signal.SIGCONT)
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                os.killpg(self.process.pid, signal.SIGSTOP)
+                return json.loads(line)
+        sys.exit(f"{self.name}: ended with {self.process.wait()} before its last measurement: "
+                 f"{shlex.join(self.command)}")
+
+    def end(self):
+        if self.process is not None:
+            try:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            self.process.wait()
+
+
+def repeated(values, rounds):
+    return ",".join(str(v) for v in values for _ in range(rounds)) or "0"
+
+
+def sides_of(args, cases, own):
+    """{(name, depth, several): Side}, every case `rounds` times."""
+    sides = {}
+    for depth in sorted({c.depth for c in cases}):
+        for several in (False, True):
+            group = sorted((c for c in cases if c.depth == depth and (c.batch > 1) == several), key=Case.order)
+            theirs = [c for c in group if c not in own]
+            if not group:
+                continue
+            for chosen, name in ((group, "ours"), (theirs, "peer")):
+                if chosen:
+                    sides[name, depth, several] = Side(f"{name} at depth {depth}",
+                                                       command_of(args, name, chosen, depth, several))
+    return sides
+
+
+def command_of(args, name, cases, depth, several):
+    prompts = [c.n for c in cases if c.prompt]
+    answers = [c.n for c in cases if not c.prompt]
+    batches = sorted({c.batch for c in cases if not c.prompt}) or [1]
+    if several and len(set(answers)) > 1:
+        sys.exit(f"depth {depth}: cases of several sequences must make the same number of tokens")
+    if name == "ours":
+        answers = repeated(answers[:1], 1) if several else repeated(answers, args.rounds)
+        return [args.flashnext, "bench", "--model-dir", args.model_dir, "-t", args.threads, "-r", 1, "-o", "jsonl",
+                "-p", repeated(prompts, args.rounds), "-n", answers, "-d", depth,
+                "-b", repeated(batches, args.rounds) if several else 1, *shlex.split(args.bench_args)]
+    if several:
+        context = max(batches) * (depth + answers[0])
+        return [args.peer_dir / "llama-batched-bench", "-m", args.gguf, "-t", args.threads, "-c", context,
+                "-npp", max(1, depth), "-ntg", answers[0], "-npl", repeated(batches, args.rounds),
+                "--output-format", "jsonl", *shlex.split(args.peer_args)]
+    return [args.peer_dir / "llama-bench", "-m", args.gguf, "-t", args.threads, "-r", 1, "-o", "jsonl",
+            "-p", repeated(prompts, args.rounds), "-n", repeated(answers, args.rounds), "-d", depth,
+            *shlex.split(args.peer_args)]
+
+
+def peer_rate(line):
+    return line["speed_tg"] if "speed_tg" in line else line["avg_ts"]
+
+
+def measure(args, cases, own):
+    sides = sides_of(args, cases, own)
+    rows = {c.text: {"case": c.text, "ours": [], "share": [], "peer": [], "limits": [], "first": [], "discarded": 0}
+            for c in cases}
+    notes = {}
+    try:
+        # One kind of measurement after the other, all depths of a kind in turn, so that depths can be compared, too.
+        for order in sorted({c.order() for c in cases}):
+            for turn in range(args.rounds):
+                for case in sorted((c for c in cases if c.order() == order), key=lambda c: c.depth):
+                    row, key = rows[case.text], (case.depth, case.batch > 1)
+                    line = sides["ours", *key].next()
+                    notes["ours"] = line
+                    row["discarded"] += line["discarded"]
+                    if line["samples"]:
+                        row["ours"].append(line["samples"][0])
+                        row["share"].append(line["share_of_limit"])
+                        row["limits"].append(line["limits"])
+                        row["first"].append(line["first_token_seconds"])
+                        row["work"] = line["work"]
+                    if case not in own:
+                        line = sides["peer", *key].next()
+                        notes["peer"] = line if "build_commit" in line else notes.get("peer", {})
+                        row["peer"].append(peer_rate(line))
+                    show = [f"{row[k][-1]:.2f}" for k in ("ours", "peer") if row[k]]
+                    print(f"{case.text} round {turn + 1}: {' '.join(show)}", file=sys.stderr, flush=True)
+    finally:
+        for side in sides.values():
+            side.end()
+    return rows, notes
+
+
+def first_line(path, otherwise="unknown"):
+    try:
+        return Path(path).read_text().split("\n")[0].strip()
+    except OSError:
+        return otherwise
+
+
+def machine(args):
+    cpu = Path("/proc/cpuinfo").read_text()
+    flags = set(re.search(r"^flags\s*:\s*(.*)$", cpu, re.M)[1].split())
+    memory = re.search(r"^MemTotal:\s*(\d+)", Path("/proc/meminfo").read_text(), re.M)
+    pages = re.search(r"\[(\w+)\]", first_line("/sys/kernel/mm/transparent_hugepage/enabled", "[unknown]"))
+    numbers = [re.search(rf"^{key}\s*:\s*(.*)$", cpu, re.M) for key in ("model name", "cpu family", "model", "stepping")]
+    return {"cpu": " ".join(f"{key} {found[1]}".strip() for key, found in
+                            zip(("", "family", "model", "stepping"), numbers) if found),
+            "flags": [f for f in FLAGS if f in flags], "cpus": os.cpu_count(),
+            "memory_bytes": int(memory[1]) * 1024, "kernel": platform.release(), "huge_pages": pages[1],
+            "threads": args.threads}
+
+
+def own_commit(flashnext):
+    words = subprocess.run([flashnext, "version"], capture_output=True, text=True, check=True).stdout
+    return words.strip().split("\n")[0]
+
+
+def summary(row):
+    result = {"case": row["case"], "rounds": len(row["ours"]), "discarded": row["discarded"], "ours": row["ours"],
+              "ours_median": statistics.median(row["ours"]), "share_median": statistics.median(row["share"]),
+              "shares": row["share"], "first_token_seconds_median": statistics.median(row["first"]),
+              "work": row["work"],
+              "limits_median": {k: statistics.median(l[k] for l in row["limits"]) for k in row["limits"][0]}}
+    if row["peer"]:
+        result |= {"peer": row["peer"], "peer_median": statistics.median(row["peer"])}
+        result["ratio"] = result["ours_median"] / result["peer_median"]
+    return result
+
+
+def table(results):
+    lines = ["| case | ours | peer | ratio | share of the limit | read GB/s | INT8 GOP/s | BF16 GOP/s | rounds |",
+             "| --- | --: | --: | --: | --: | --: | --: | --: | --: |"]
+    for r in results:
+        peer = (f"{r['peer_median']:.2f}", f"{r['ratio']:.2f}") if "peer" in r else ("", "")
+        limits = r["limits_median"]
+        lines.append(f"| {r['case']} | {r['ours_median']:.2f} | {peer[0]} | {peer[1]} | {100 * r['share_median']:.0f} % | "
+                     f"{limits['read_bytes_per_second'] / 1e9:.1f} | {limits['int8_operations_per_second'] / 1e9:.0f} | "
+                     f"{limits['bf16_operations_per_second'] / 1e9:.0f} | {r['rounds']} |")
+    return "\n".join(lines)
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--flashnext", required=True, help="our program")
+    parser.add_argument("--model-dir", required=True, help="our model")
+    parser.add_argument("--peer-dir", type=Path, required=True, help="where llama-bench and llama-batched-bench are")
+    parser.add_argument("--gguf", required=True, help="the peer's model")
+    parser.add_argument("--cases", default="", help="measured for both")
+    parser.add_argument("--own-cases", default="", help="measured for ours alone")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--bench-args", default="", help="more for `flashnext bench`")
+    parser.add_argument("--peer-args", default="", help="more for the peer's programs")
+    parser.add_argument("--name", required=True, help="what is compared, for the tables")
+    parser.add_argument("--out", type=Path, required=True)
+    return parser.parse_args()
+
+
+def main():
+    args = options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    own = [Case(c) for c in args.own_cases.split(",") if c]
+    cases = [Case(c) for c in args.cases.split(",") if c] + own
+    if not cases:
+        sys.exit("nothing to measure: --cases or --own-cases")
+    rows, notes = measure(args, cases, own)
+    old = json.loads(args.out.read_text()) if args.out.exists() else {"results": []}
+    kept = [r for r in old["results"] if r["case"] not in rows]
+    about = notes["ours"]
+    peer = notes.get("peer") or {}
+    whole = {"name": args.name, "date": time.strftime("%Y-%m-%d"), "machine": machine(args),
+             "ours": {"version": own_commit(args.flashnext), "isa": about["isa"], "precision": about["precision"],
+                      "chunk": about["chunk"], "arguments": args.bench_args, "model": Path(args.model_dir).name,
+                      "load_seconds": about["load_seconds"], "peak_rss_bytes": about["peak_rss_bytes"]},
+             "peer": {"commit": peer["build_commit"], "model": Path(args.gguf).name, "type": peer["model_type"],
+                      "batch": peer["n_ubatch"], "arguments": args.peer_args} if peer else old.get("peer"),
+             "results": kept + [summary(row) for row in rows.values() if row["ours"]]}
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text(json.dumps(whole, indent=1) + "\n")
+    print(f"{args.name}: {whole['ours']['version']}, {whole['ours']['isa']}, {args.threads} threads\n")
+    print(table(whole["results"]))
+
+
+if __name__ == "__main__":
+    main()
