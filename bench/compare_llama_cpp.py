@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """Our speed beside llama.cpp's, in one run: both programs stay open and take turns, round by round.
 
-A machine's speed changes within seconds (neighbours, clocks), so figures of two runs say little about each other. Here a
-round of ours is followed by the same round of the peer's, then the next of ours; whoever is not measured is stopped
-(SIGSTOP). What is reported is medians and the ratio of medians. A case is pp512 (a prompt of 512 at once), tg128 (128 tokens
+A round of ours is followed by the same round of the peer's, then the next of ours (see turns.py). What is reported is medians
+and the ratio of medians. A case is pp512 (a prompt of 512 at once), tg128 (128 tokens
 one by one), tg32x8 (eight sequences together), with @8192 for the tokens that stand before.
 
     bench/compare_llama_cpp.py --flashnext build/release/flashnext --model-dir DIR --peer-dir LLAMA/bin --gguf FILE \\
@@ -15,17 +14,15 @@ measured again replaces the older figure. Needs llama-bench, and llama-batched-b
 import argparse
 import json
 import os
-import platform
 import re
 import shlex
-import signal
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
 
-FLAGS = ("avx2", "fma", "avx_vnni", "avx512f", "avx512bw", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16")
+import turns
+
 CASE = re.compile(r"(pp|tg)(\d+)(?:x(\d+))?(?:@(\d+))?$")
 
 
@@ -43,40 +40,6 @@ class Case:
         return (not self.prompt, self.n, self.batch)
 
 
-class Side:
-    """One program for the cases of one depth. It prints a line of JSON after each measurement; between its turns it is
-    stopped. What it does before the next measurement (loading, reading up to the depth, warming up) is not timed."""
-
-    def __init__(self, name, command):
-        self.name, self.command = name, [str(word) for word in command]
-        self.process = None
-
-    def next(self):
-        if self.process is None:
-            self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                                            start_new_session=True)
-        else:
-            os.killpg(self.process.pid, signal.SIGCONT)
-        for line in self.process.stdout:
-            if line.startswith("{"):
-                os.killpg(self.process.pid, signal.SIGSTOP)
-                return json.loads(line)
-        sys.exit(f"{self.name}: ended with {self.process.wait()} before its last measurement: "
-                 f"{shlex.join(self.command)}")
-
-    def end(self):
-        if self.process is not None:
-            try:
-                os.killpg(self.process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            self.process.wait()
-
-
-def repeated(values, rounds):
-    return ",".join(str(v) for v in values for _ in range(rounds)) or "0"
-
-
 def sides_of(args, cases, own):
     """{(name, depth, several): Side}, every case `rounds` times."""
     sides = {}
@@ -88,7 +51,7 @@ def sides_of(args, cases, own):
                 continue
             for chosen, name in ((group, "ours"), (theirs, "peer")):
                 if chosen:
-                    sides[name, depth, several] = Side(f"{name} at depth {depth}",
+                    sides[name, depth, several] = turns.Side(f"{name} at depth {depth}",
                                                        command_of(args, name, chosen, depth, several))
     return sides
 
@@ -100,17 +63,17 @@ def command_of(args, name, cases, depth, several):
     if several and len(set(answers)) > 1:
         sys.exit(f"depth {depth}: cases of several sequences must make the same number of tokens")
     if name == "ours":
-        answers = repeated(answers[:1], 1) if several else repeated(answers, args.rounds)
+        answers = turns.repeated(answers[:1], 1) if several else turns.repeated(answers, args.rounds)
         return [args.flashnext, "bench", "--model-dir", args.model_dir, "-t", args.threads, "-r", 1, "-o", "jsonl",
-                "-p", repeated(prompts, args.rounds), "-n", answers, "-d", depth,
-                "-b", repeated(batches, args.rounds) if several else 1, *shlex.split(args.bench_args)]
+                "-p", turns.repeated(prompts, args.rounds), "-n", answers, "-d", depth,
+                "-b", turns.repeated(batches, args.rounds) if several else 1, *shlex.split(args.bench_args)]
     if several:
         context = max(batches) * (depth + answers[0])
         return [args.peer_dir / "llama-batched-bench", "-m", args.gguf, "-t", args.threads, "-c", context,
-                "-npp", max(1, depth), "-ntg", answers[0], "-npl", repeated(batches, args.rounds),
+                "-npp", max(1, depth), "-ntg", answers[0], "-npl", turns.repeated(batches, args.rounds),
                 "--output-format", "jsonl", *shlex.split(args.peer_args)]
     return [args.peer_dir / "llama-bench", "-m", args.gguf, "-t", args.threads, "-r", 1, "-o", "jsonl",
-            "-p", repeated(prompts, args.rounds), "-n", repeated(answers, args.rounds), "-d", depth,
+            "-p", turns.repeated(prompts, args.rounds), "-n", turns.repeated(answers, args.rounds), "-d", depth,
             *shlex.split(args.peer_args)]
 
 
@@ -148,31 +111,6 @@ def measure(args, cases, own):
         for side in sides.values():
             side.end()
     return rows, notes
-
-
-def first_line(path, otherwise="unknown"):
-    try:
-        return Path(path).read_text().split("\n")[0].strip()
-    except OSError:
-        return otherwise
-
-
-def machine(args):
-    cpu = Path("/proc/cpuinfo").read_text()
-    flags = set(re.search(r"^flags\s*:\s*(.*)$", cpu, re.M)[1].split())
-    memory = re.search(r"^MemTotal:\s*(\d+)", Path("/proc/meminfo").read_text(), re.M)
-    pages = re.search(r"\[(\w+)\]", first_line("/sys/kernel/mm/transparent_hugepage/enabled", "[unknown]"))
-    numbers = [re.search(rf"^{key}\s*:\s*(.*)$", cpu, re.M) for key in ("model name", "cpu family", "model", "stepping")]
-    return {"cpu": " ".join(f"{key} {found[1]}".strip() for key, found in
-                            zip(("", "family", "model", "stepping"), numbers) if found),
-            "flags": [f for f in FLAGS if f in flags], "cpus": os.cpu_count(),
-            "memory_bytes": int(memory[1]) * 1024, "kernel": platform.release(), "huge_pages": pages[1],
-            "threads": args.threads}
-
-
-def own_commit(flashnext):
-    words = subprocess.run([flashnext, "version"], capture_output=True, text=True, check=True).stdout
-    return words.strip().split("\n")[0]
 
 
 def summary(row):
@@ -218,7 +156,7 @@ def options():
 
 def main():
     args = options()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    turns.end_on_sigterm()
     own = [Case(c) for c in args.own_cases.split(",") if c]
     cases = [Case(c) for c in args.cases.split(",") if c] + own
     if not cases:
@@ -228,8 +166,8 @@ def main():
     kept = [r for r in old["results"] if r["case"] not in rows]
     about = notes["ours"]
     peer = notes.get("peer") or {}
-    whole = {"name": args.name, "date": time.strftime("%Y-%m-%d"), "machine": machine(args),
-             "ours": {"version": own_commit(args.flashnext), "isa": about["isa"], "precision": about["precision"],
+    whole = {"name": args.name, "date": time.strftime("%Y-%m-%d"), "machine": turns.machine(args.threads),
+             "ours": {"version": turns.version(args.flashnext), "isa": about["isa"], "precision": about["precision"],
                       "chunk": about["chunk"], "arguments": args.bench_args, "model": Path(args.model_dir).name,
                       "load_seconds": about["load_seconds"], "peak_rss_bytes": about["peak_rss_bytes"]},
              "peer": {"commit": peer["build_commit"], "model": Path(args.gguf).name, "type": peer["model_type"],

@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""Makes the plots and tables of docs/performance.md from bench/results/*.json.
+
+    bench/plots.py            writes docs/plots/*.svg, and the tables between the marks in docs/performance.md and README.md
+
+A table's place is  <!-- table NAME -->  ...  <!-- end -->. Needs matplotlib."""
+import json
+import re
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS, PLOTS = ROOT / "bench" / "results", ROOT / "docs" / "plots"
+OURS, PEER, PLAN = "#1f6fb2", "#b9b9b9", "#d1495b"
+WORDS = {"pp512": "prompt of 512", "pp2048": "prompt of 2,048", "tg128": "one by one", "tg32x8@16": "eight sequences",
+         "pp512@8192": "prompt of 512 after 8,192", "tg128@8192": "one by one after 8,192"}
+
+
+def load(name):
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def save(figure, name):
+    PLOTS.mkdir(parents=True, exist_ok=True)
+    figure.tight_layout()
+    figure.savefig(PLOTS / f"{name}.svg", metadata={"Date": None})
+    plt.close(figure)
+
+
+def grid(lines):
+    return "\n".join(lines)
+
+
+# ---- tables ------------------------------------------------------------------------------------
+
+
+def compare_table(name):
+    """Both sides' medians and the ratio."""
+    whole = load(name)
+    lines = ["| | flashnext | llama.cpp | ratio | share of the limit | read GB/s | INT8 GOP/s |",
+             "|---|--:|--:|--:|--:|--:|--:|"]
+    for r in whole["results"]:
+        if "peer" not in r:
+            continue
+        limits = r["limits_median"]
+        lines.append(f"| {WORDS.get(r['case'], r['case'])} | {r['ours_median']:.1f} | {r['peer_median']:.1f} | "
+                     f"{r['ratio']:.2f} | {100 * r['share_median']:.0f} % | {limits['read_bytes_per_second'] / 1e9:.1f} | "
+                     f"{limits['int8_operations_per_second'] / 1e9:.0f} |")
+    return grid(lines)
+
+
+def depth_table():
+    whole = load("depth")
+    zero = {r["test"]: r["median"] for r in whole["results"] if r["depth"] == 0}
+    lines = ["| tokens before | prompt of 512 | beside none | one by one | beside none |", "|--:|--:|--:|--:|--:|"]
+    depths = sorted({r["depth"] for r in whole["results"]})
+    for depth in depths:
+        cells = [f"{depth:,}"]
+        for test in sorted(zero):
+            rate = next(r["median"] for r in whole["results"] if r["depth"] == depth and r["test"] == test)
+            cells += [f"{rate:.1f}", f"{100 * (rate / zero[test] - 1):+.1f} %"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return grid(lines)
+
+
+def turns_table(name):
+    lines = ["| | test | tokens/s | ratio | share of the limit | GB a token |", "|---|---|--:|--:|--:|--:|"]
+    for r in load(name)["results"]:
+        gigabytes = (r["work"]["weight_bytes"] + r["work"]["state_bytes"]) / 1e9
+        lines.append(f"| {r['side']} | {r['test']} | {r['median']:.1f} | {r['ratio']:.2f} | {100 * r['share_median']:.0f} % | "
+                     f"{gigabytes if r['test'].startswith('tg') else 0:.2f} |".replace(" 0.00 |", " |"))
+    return grid(lines)
+
+
+def cost_table():
+    lines = ["| size | one by one: tokens/s | plan, GB a token | measured over plan | beside the base "
+             "| prompt of 512: tokens/s | measured over plan | beside the base |", "|---|--:|--:|--:|--:|--:|--:|--:|"]
+    results = load("cost")["results"]
+    for r in results:
+        if not r["test"].startswith("tg"):
+            continue
+        p = next(x for x in results if x["side"] == r["side"] and x["test"].startswith("pp"))
+        lines.append(f"| {r['side']} | {r['median']:.1f} | {r['plan_bytes'] / 1e9:.3f} | {r['over_plan_median']:.2f} | "
+                     f"{100 * (r['beside_base'] - 1):+.0f} % | {p['median']:.0f} | {p['over_plan_median']:.2f} | "
+                     f"{100 * (p['beside_base'] - 1):+.0f} % |")
+    return grid(lines)
+
+
+def whole_table():
+    """The published model by plan's bytes, and what the base took beyond them."""
+    cost = load("cost")
+    base = {r["test"][:2]: r for r in cost["results"] if r["side"] == "base"}
+    read = base["tg"]["limits_median"]["read_bytes_per_second"]
+    peak = base["pp"]["limits_median"]["int8_operations_per_second"]
+    rates = (read, 100e9, 250e9)
+    lines = ["| memory | weights | resident | GB a token | " + " | ".join(f"at {rate / 1e9:.0f} GB/s" for rate in rates) +
+             f" | prompt at {peak / 1e12:.1f} TOP/s |", "|---|---|--:|--:|--:|--:|--:|--:|"]
+    for w in cost["whole_model"]:
+        bits = re.findall(r"\d+", w["options"])
+        name = f"INT{bits[0]} experts, INT{bits[1]} trunk" if bits else "as stored (BF16)"
+        size = f"| {w['memory'].replace('GB', ' GB')} | {name} | {w['resident'] / 1e9:.1f} GB | {w['read_per_token'] / 1e9:.2f} | "
+        if not w["fits"]:
+            lines.append(size + "does not fit | | | |")
+            continue
+        decode = [rate / w["read_per_token"] / base["tg"]["over_plan_median"] for rate in rates]
+        prompt = f"{peak / (2 * w['multiplied_per_token']) / base['pp']['over_plan_median']:.0f}" if bits else ""
+        lines.append(size + " | ".join(f"{d:.1f}" for d in decode) + f" | {prompt} |")
+    return grid(lines)
+
+
+def machine_table():
+    m = load("int8-int4")["machine"]
+    ours, peer = load("int8-int4")["ours"], load("int8-int4")["peer"]
+    return (f"{m['cpu']}, {m['cpus']} CPUs, {m['threads']} threads, {m['memory_bytes'] / 1e9:.0f} GB, kernel {m['kernel']}, "
+            f"transparent huge pages: {m['huge_pages']}; {', '.join(m['flags'])}. Ours: {ours['version']}, kernels "
+            f"{ours['isa']}. llama.cpp: commit {peer['commit']}.")
+
+
+TABLES = {"machine": machine_table, "int8-int4": lambda: compare_table("int8-int4"), "bf16": lambda: compare_table("bf16"),
+          "avx2": lambda: compare_table("avx2"), "depth": depth_table, "threads": lambda: turns_table("threads"),
+          "trunk": lambda: turns_table("trunk"), "cost": cost_table, "whole": whole_table}
+
+
+def fill(path):
+    def table(match):
+        return f"<!-- table {match[1]} -->\n{TABLES[match[1]]()}\n<!-- end -->"
+
+    text = path.read_text()
+    path.write_text(re.sub(r"<!-- table ([\w-]+) -->\n.*?<!-- end -->", table, text, flags=re.S))
+
+
+# ---- plots -------------------------------------------------------------------------------------
+
+
+def plot_peer():
+    """A panel a pair of models: both sides' rates, the ratio above."""
+    pairs = [(name, load(name)) for name in ("int8-int4", "bf16", "avx2") if load(name)]
+    figure, axes = plt.subplots(1, len(pairs), figsize=(4.2 * len(pairs), 3.6), squeeze=False)
+    for axis, (_, whole) in zip(axes[0], pairs):
+        rows = [r for r in whole["results"] if "peer" in r]
+        for i, r in enumerate(rows):
+            axis.bar(i - 0.2, r["ours_median"], 0.4, color=OURS, label="flashnext" if i == 0 else None)
+            axis.bar(i + 0.2, r["peer_median"], 0.4, color=PEER, label="llama.cpp" if i == 0 else None)
+            axis.annotate(f"{r['ratio']:.2f} ×", (i, max(r["ours_median"], r["peer_median"])), ha="center",
+                          xytext=(0, 3), textcoords="offset points", fontsize=8)
+        axis.set_yscale("log")
+        axis.set_ylim(top=2 * max(r["ours_median"] for r in rows))
+        axis.set_xticks(range(len(rows)), [WORDS.get(r["case"], r["case"]).replace(" after ", "\nafter ") for r in rows],
+                        rotation=30, ha="right", fontsize=7)
+        axis.set_title(whole["name"], fontsize=8)
+        axis.set_ylabel("tokens/s")
+    axes[0][0].legend(fontsize=8)
+    save(figure, "peer")
+
+
+def plot_depth():
+    whole = load("depth")
+    figure, axis = plt.subplots(figsize=(5, 3.2))
+    for test, words, style in (("pp512", "prompt of 512", "o-"), ("tg128", "one by one", "s-")):
+        rows = sorted((r for r in whole["results"] if r["test"] == test), key=lambda r: r["depth"])
+        axis.plot([r["depth"] for r in rows], [100 * r["median"] / rows[0]["median"] for r in rows], style, label=words)
+    axis.set_ylim(0, 110)
+    axis.set_xlabel("tokens before")
+    axis.set_ylabel("speed, % of none before")
+    axis.legend()
+    save(figure, "depth")
+
+
+def plot_cost():
+    """Measured seconds of a decoded token beside plan's bytes over that round's bandwidth times the base's surplus."""
+    results = [r for r in load("cost")["results"] if r["test"].startswith("tg")]
+    base = results[0]
+    series = {"layers": "layers", "experts": "experts", "chosen": "experts chosen", "hidden": "width", "depth": "tokens before"}
+    figure, axes = plt.subplots(1, len(series), figsize=(3 * len(series), 3), sharey=True)
+    for axis, (key, words) in zip(axes, series.items()):
+        rows = [r for r in results if r["side"].startswith(key + " ")] + [base]
+        rows.sort(key=lambda r: r["depth"] if key == "depth" else r["size"][key])
+        x = [r["depth"] if key == "depth" else r["size"][key] for r in rows]
+        limit = base["limits_median"]["read_bytes_per_second"]
+        axis.plot(x, [1e3 * r["over_plan_median"] * r["plan_bytes"] / limit for r in rows], "o", color=OURS, label="measured")
+        axis.plot(x, [1e3 * base["over_plan_median"] * r["plan_bytes"] / limit for r in rows], "-", color=PLAN, label="plan")
+        axis.set_xlabel(words)
+        axis.set_ylim(bottom=0)
+    axes[0].set_ylabel("ms a token")
+    axes[0].legend(fontsize=8)
+    save(figure, "cost")
+
+
+def main():
+    plt.rcParams.update({"svg.hashsalt": "flashnext", "axes.spines.top": False, "axes.spines.right": False, "font.size": 9})
+    plot_peer()
+    for name, plot in (("depth", plot_depth), ("cost", plot_cost)):
+        if load(name):
+            plot()
+    for path in (ROOT / "docs" / "performance.md", ROOT / "README.md"):
+        fill(path)
+
+
+if __name__ == "__main__":
+    main()

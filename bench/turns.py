@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""Speeds of several variants in one run: all stay open and take turns, round by round.
+
+A machine's speed changes within seconds (neighbours, clocks), so figures of two runs say little about each other. Here every
+variant is a process of its own that is stopped (SIGSTOP) while another is measured. Medians and their ratios to the
+first variant are reported.
+
+    bench/turns.py --flashnext build/release/flashnext --tests pp512,tg128 --rounds 5 --name Threads --out FILE.json \\
+        --side "1 thread=--model-dir DIR -t 1" --side "2 threads=--model-dir DIR -t 2"
+
+What follows NAME= are options of `flashnext bench` (-d N for the tokens that stand before)."""
+import argparse
+import json
+import os
+import platform
+import re
+import shlex
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+FLAGS = ("avx2", "fma", "avx_vnni", "avx512f", "avx512bw", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16")
+
+
+class Side:
+    """One program for the cases of one depth. It prints a line of JSON after each measurement; between its turns it is
+    stopped. What it does before the next measurement (loading, reading up to the depth, warming up) is not timed."""
+
+    def __init__(self, name, command):
+        self.name, self.command = name, [str(word) for word in command]
+        self.process = None
+
+    def next(self):
+        if self.process is None:
+            self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                                            start_new_session=True)
+        else:
+            os.killpg(self.process.pid, signal.SIGCONT)
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                os.killpg(self.process.pid, signal.SIGSTOP)
+                return json.loads(line)
+        sys.exit(f"{self.name}: ended with {self.process.wait()} before its last measurement: "
+                 f"{shlex.join(self.command)}")
+
+    def end(self):
+        if self.process is not None:
+            try:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            self.process.wait()
+
+
+def repeated(values, rounds):
+    return ",".join(str(v) for v in values for _ in range(rounds)) or "0"
+
+
+def first_line(path, otherwise="unknown"):
+    try:
+        return Path(path).read_text().split("\n")[0].strip()
+    except OSError:
+        return otherwise
+
+
+def machine(threads):
+    cpu = Path("/proc/cpuinfo").read_text()
+    flags = set(re.search(r"^flags\s*:\s*(.*)$", cpu, re.M)[1].split())
+    memory = re.search(r"^MemTotal:\s*(\d+)", Path("/proc/meminfo").read_text(), re.M)
+    pages = re.search(r"\[(\w+)\]", first_line("/sys/kernel/mm/transparent_hugepage/enabled", "[unknown]"))
+    numbers = [re.search(rf"^{key}\s*:\s*(.*)$", cpu, re.M) for key in ("model name", "cpu family", "model", "stepping")]
+    return {"cpu": " ".join(f"{key} {found[1]}".strip() for key, found in
+                            zip(("", "family", "model", "stepping"), numbers) if found),
+            "flags": [f for f in FLAGS if f in flags], "cpus": os.cpu_count(),
+            "memory_bytes": int(memory[1]) * 1024, "kernel": platform.release(), "huge_pages": pages[1],
+            "threads": threads}
+
+
+def version(flashnext):
+    words = subprocess.run([flashnext, "version"], capture_output=True, text=True, check=True).stdout
+    return words.strip().split("\n")[0]
+
+
+def end_on_sigterm():
+    """So that stopped programs do not stay behind."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+
+def nameless(options):
+    """Without the folders of this machine."""
+    return shlex.join(Path(word).name if "/" in word else word for word in shlex.split(options))
+
+
+def measure(flashnext, sides, tests, rounds):
+    """sides: {name: options}; tests: pp512, tg128, ... in the order of bench. {(name, test): row}"""
+    prompts = [t[2:] for t in tests if t.startswith("pp")]
+    answers = [t[2:] for t in tests if t.startswith("tg")]
+    running = {name: Side(name, [flashnext, "bench", "-r", 1, "-o", "jsonl", "-p", repeated(prompts, rounds),
+                                 "-n", repeated(answers, rounds), *shlex.split(words)])
+               for name, words in sides.items()}
+    rows = {}
+    try:
+        for test in [f"pp{n}" for n in prompts] + [f"tg{n}" for n in answers]:
+            for turn in range(rounds):
+                for name, side in running.items():
+                    line = side.next()
+                    assert line["test"] == test, (line["test"], test)
+                    row = rows.setdefault((name, test), {"side": name, "options": nameless(sides[name]), "lines": []})
+                    row["lines"].append(line)
+                    print(f"{test} round {turn + 1} {name}: {line['tokens_per_second']:.2f}", file=sys.stderr, flush=True)
+    finally:
+        for side in running.values():
+            side.end()
+    return rows
+
+
+def summary(row, first):
+    """Of one variant and test; `first` is the summary of the variant that ratios refer to."""
+    lines = [line for line in row["lines"] if line["samples"]]
+    about = lines[0]
+    result = {"side": row["side"], "test": about["test"], "depth": about["depth"], "batch": about["batch"],
+              "options": row["options"], "threads": about["threads"], "isa": about["isa"], "precision": about["precision"],
+              "samples": [line["samples"][0] for line in lines],
+              "discarded": sum(line["discarded"] for line in row["lines"]),
+              "median": statistics.median(line["samples"][0] for line in lines),
+              "share_median": statistics.median(line["share_of_limit"] for line in lines), "work": about["work"],
+              "limits_median": {k: statistics.median(line["limits"][k] for line in lines) for k in about["limits"]}}
+    result["ratio"] = result["median"] / (first or result)["median"]
+    return result
+
+
+def summaries(rows):
+    results, first = [], {}
+    for (_, test), row in rows.items():
+        results.append(summary(row, first.get(test)))
+        first.setdefault(test, results[-1])
+    return results
+
+
+def table(results):
+    lines = ["| variant | test | depth | tokens/s | ratio | share of the limit | GB a forward | read GB/s | INT8 GOP/s | rounds |",
+             "| --- | --- | --: | --: | --: | --: | --: | --: | --: | --: |"]
+    for r in results:
+        gigabytes = (r["work"]["weight_bytes"] + r["work"]["state_bytes"]) / 1e9
+        limits = r["limits_median"]
+        lines.append(f"| {r['side']} | {r['test']} | {r['depth']} | {r['median']:.2f} | {r['ratio']:.3f} | "
+                     f"{100 * r['share_median']:.0f} % | {gigabytes:.3f} | {limits['read_bytes_per_second'] / 1e9:.1f} | "
+                     f"{limits['int8_operations_per_second'] / 1e9:.0f} | {len(r['samples'])} |")
+    return "\n".join(lines)
+
+
+def save(path, name, flashnext, results, **more):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = {"name": name, "date": time.strftime("%Y-%m-%d"), "machine": machine(results[0]["threads"]),
+             "version": version(flashnext), **more, "results": results}
+    path.write_text(json.dumps(whole, indent=1) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--flashnext", required=True, help="our program")
+    parser.add_argument("--side", action="append", required=True, metavar="NAME=OPTIONS", help="a variant; may be repeated")
+    parser.add_argument("--tests", default="pp512,tg128")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args()
+    end_on_sigterm()
+    rows = measure(args.flashnext, dict(side.split("=", 1) for side in args.side), args.tests.split(","), args.rounds)
+    results = summaries(rows)
+    save(args.out, args.name, args.flashnext, results)
+    print(f"{args.name}: {version(args.flashnext)}\n\n{table(results)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""The scripts of bench/: turns are taken in order, figures are medians of what was printed."""
+import json
+import subprocess
+import sys
+
+import pytest
+
+from conftest import ROOT
+
+BENCH = ROOT / "bench"
+DEMO = ROOT / "models" / "demo"
+
+# Prints like llama-bench and llama-batched-bench, and notes when it was asked to measure.
+PEER = """#!{python}
+import json, sys, time
+def option(name):
+    return sys.argv[sys.argv.index(name) + 1]
+log = open({log!r}, "a")
+rate = 0
+if "-npl" in sys.argv:
+    for n in option("-npl").split(","):
+        rate += 1
+        print(json.dumps(dict(pl=int(n), speed_tg=rate)), flush=True)
+        time.sleep(0.2)
+else:
+    tests = [("pp", int(n)) for n in option("-p").split(",")] + [("tg", int(n)) for n in option("-n").split(",")]
+    for kind, n in tests:
+        if n > 0:
+            rate += 1
+            log.write(f"{{kind}}{{n}}\\n")
+            log.flush()
+            print(json.dumps(dict(avg_ts=rate, build_commit="c0ffee", model_type="fake", n_ubatch=512)), flush=True)
+            time.sleep(0.2)
+"""
+
+
+@pytest.fixture
+def peer(tmp_path):
+    folder = tmp_path / "peer"
+    folder.mkdir()
+    for name in ("llama-bench", "llama-batched-bench"):
+        (folder / name).write_text(PEER.format(python=sys.executable, log=str(tmp_path / "log")))
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def script(name, *words):
+    done = subprocess.run([sys.executable, BENCH / name, *map(str, words)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done
+
+
+def test_both_take_turns_and_medians_are_compared(flashnext, peer, tmp_path):
+    out = tmp_path / "out.json"
+    done = script("compare_llama_cpp.py", "--flashnext", flashnext.path, "--model-dir", DEMO, "--peer-dir", peer,
+                  "--gguf", "fake.gguf", "--cases", "tg3,pp7,pp7@9,tg2x3@5", "--own-cases", "tg3@9", "--rounds", 3,
+                  "--threads", 1, "--name", "fake", "--out", out)
+    turns = [line.split(":")[0] for line in done.stderr.splitlines()]
+    assert turns == [f"{case} round {i}" for cases in (["pp7", "pp7@9"], ["tg2x3@5"], ["tg3", "tg3@9"])
+                     for i in (1, 2, 3) for case in cases]
+    whole = json.loads(out.read_text())
+    results = {r["case"]: r for r in whole["results"]}
+    assert results["pp7"]["peer"] == [1, 2, 3] and results["tg3"]["peer"] == [4, 5, 6]
+    assert results["tg2x3@5"]["peer_median"] == 2 and "peer" not in results["tg3@9"]
+    for r in results.values():
+        assert len(r["ours"]) == 3 and r["ours_median"] == sorted(r["ours"])[1]
+        if "peer" in r:
+            assert r["ratio"] == pytest.approx(r["ours_median"] / r["peer_median"])
+    assert whole["peer"]["commit"] == "c0ffee" and whole["ours"]["version"].startswith("flashnext")
+    assert str(ROOT) not in out.read_text()
+
+
+def test_a_case_that_is_measured_again_replaces_the_older_figure(flashnext, peer, tmp_path):
+    out = tmp_path / "out.json"
+    words = ("--flashnext", flashnext.path, "--model-dir", DEMO, "--peer-dir", peer, "--gguf", "fake.gguf", "--rounds", 1,
+             "--threads", 1, "--name", "fake", "--out", out)
+    script("compare_llama_cpp.py", *words, "--cases", "pp7,tg2")
+    script("compare_llama_cpp.py", *words, "--cases", "tg2")
+    assert [r["case"] for r in json.loads(out.read_text())["results"]] == ["pp7", "tg2"]
+
+
+def test_variants_take_turns(flashnext, tmp_path):
+    out = tmp_path / "out.json"
+    done = script("turns.py", "--flashnext", flashnext.path, "--tests", "pp9,tg2", "--rounds", 2, "--name", "n", "--out", out,
+                  "--side", f"one=--model-dir {DEMO} -t 1", "--side", f"two=--model-dir {DEMO} -t 1 -d 6")
+    assert [line.split(":")[0] for line in done.stderr.splitlines()] == [
+        f"{test} round {i} {side}" for test in ("pp9", "tg2") for i in (1, 2) for side in ("one", "two")]
+    results = json.loads(out.read_text())["results"]
+    assert [(r["side"], r["test"], r["depth"]) for r in results] == [
+        ("one", "pp9", 0), ("two", "pp9", 6), ("one", "tg2", 0), ("two", "tg2", 6)]
+    assert results[0]["ratio"] == 1 and results[3]["ratio"] == pytest.approx(results[3]["median"] / results[2]["median"])
+    assert str(ROOT) not in out.read_text()
+
+
+def test_random_checkpoints_are_accepted(flashnext, tmp_path):
+    pytest.importorskip("numpy")
+    folder = tmp_path / "random"
+    script("random_checkpoint.py", folder, "--hidden", 640, "--layers", 4, "--experts", 4, "--chosen", 2, "--vocab", 1000)
+    got = flashnext.json("bench", "--model-dir", folder, "-t", 1, "-r", 1, "-p", 4, "-n", 2, "-o", "json")
+    assert [r["test"] for r in got["results"]] == ["pp4", "tg2"]
