@@ -196,7 +196,7 @@ static void keep_streams(const fn_step *s) {
 static void head(const fn_step *s, const float *streams, size_t rows, float *logits) {
     fn_input in = fn_input_of(s->mixed, s->shape->hidden);
     fn_input_add(s, &in, rows, &s->weights->head);
-    fn_layer_mix(s, &s->weights->mixer, streams, rows, s->mixed, NULL, &in);
+    fn_layer_mix_last(s, &s->weights->mixer, streams, rows, s->mixed, &in);
     fn_step_trace(s, FN_TRACE_HIDDEN, 0, rows, s->shape->hidden, s->mixed);
     fn_linear out = fn_input_product(s, &in, &s->weights->head, logits, rows);
     fn_step_linear(s, &out, 1);

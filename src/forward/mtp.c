@@ -134,7 +134,8 @@ static void run_layer(fn_step *s) {
     s->positions = s->mtp_positions;
     s->parts = &fn_mtp_parts;
     fn_layer_rope(s);
-    fn_trunk_layer(s, &w->layer, FN_LAYER_ATTENTION, 0, s->shape->n_layers);
+    fn_trunk_layer(s, &w->layer, FN_LAYER_ATTENTION, 0, s->shape->n_layers, false);
+    fn_layer_combine(s);
     trace_rows(s, FN_TRACE_MTP_STREAMS, width, s->mtp_streams);
     s->parts = &fn_trunk_parts;
     s->positions = trunk_positions;
@@ -147,7 +148,7 @@ static void trace_logits(const fn_step *s) {
         return;
     }
     fn_input none = fn_input_of(s->mixed, s->shape->hidden);
-    fn_layer_mix(s, &s->weights->mtp->mixer, s->mtp_streams, s->rows, s->mixed, NULL, &none);
+    fn_layer_mix_last(s, &s->weights->mtp->mixer, s->mtp_streams, s->rows, s->mixed, &none);
     for (size_t i = 0; i < s->n_segments; i++) {
         const fn_step_segment *g = &s->segments[i];
         for (size_t t = 0; t < g->n; t++) {
@@ -265,7 +266,7 @@ void fn_mtp_draft(fn_step *s, fn_mtp_chain *const *chains, size_t n, const int32
     s->rows = n;
     run_layer(s);
     fn_input none = fn_input_of(mixed, s->shape->hidden);
-    fn_layer_mix(s, &w->mixer, s->mtp_streams, n, mixed, NULL, &none);
+    fn_layer_mix_last(s, &w->mixer, s->mtp_streams, n, mixed, &none);
     for (size_t i = 0; i < n; i++) {
         fn_mtp_chain *c = chains[i];
         memcpy(c->streams, s->mtp_streams + i * width, width * sizeof(float));

@@ -8,8 +8,9 @@
  * FN_E_CANCELLED when s->go_on says no. */
 FN_NODISCARD fn_status fn_trunk_run(fn_step *s, size_t first, size_t end, fn_error *err);
 
-/* One layer over s->streams, its n-gram memory left out; index counts layers of its kind, layer is for traces. */
+/* One layer over s->streams, its n-gram memory left out; index counts layers of its kind, layer is for traces.
+ * pending: as of fn_layer_mix; the output of this layer stays pending, too. */
 void fn_trunk_layer(const fn_step *s, const fn_layer_weights *w, fn_layer_kind kind, size_t index,
-                    size_t layer);
+                    size_t layer, bool pending);
 
 #endif

@@ -127,7 +127,8 @@ typedef struct fn_kernels {
     /* y = log(1 + exp(x)), y = x above 20; in double inside, correctly rounded but for rare ties */
     void (*softplus)(float *y, const float *x, size_t n);
 
-    /* Streams: y[d] = (1/hc) * sum_s gate[s,d] * x[s,d]; ascending s, fma from zero, then * 1/hc */
+    /* Streams: y[d] = (1/hc) * sum_s sigmoid(gate[s,d]) * x[s,d]; ascending s, fma from zero, then
+     * * 1/hc */
     void (*mix_streams)(float *y, const float *gate, const float *x, size_t hc, size_t d);
 
     /* Depthwise causal convolution of one token: y[c] = silu(sum_j w[j,c] * x_j[c]), taps ascending

@@ -29,6 +29,15 @@ static inline size_t fn_step_act_bytes(const fn_shape *s) {
            fn_row_bytes(FN_ROW_INT8, fn_step_expert_width(s), 8);
 }
 
+/* Rows of the residual streams that are mixed at once: with many more, the next step over them would find
+ * none of them in a cache. */
+#define FN_MIX_ROWS 128
+/* Bytes of one row's forms on the way through a mixer. */
+static inline size_t fn_step_mix_bytes(const fn_shape *s) {
+    return fn_row_bytes(FN_ROW_BF16, fn_shape_streams(s), 8) +
+           fn_row_bytes(FN_ROW_INT8, fn_shape_streams(s), 8);
+}
+
 /* Elements that only a model with an MTP head, or with n-gram memory, has. */
 #define FN_STEP_MTP(n) (s->n_mtp * (n))
 #define FN_STEP_NGRAM(n) ((size_t)(s->n_ple > 0) * (n))
@@ -40,6 +49,7 @@ static inline size_t fn_step_act_bytes(const fn_shape *s) {
     X(streams, float, R * s->hc * s->hidden)                                                       \
     X(normed, float, R * s->hc * s->hidden)                                                        \
     X(low, float, R * s->hc_rank)                                                                  \
+    X(mix_forms, uint8_t, (R < FN_MIX_ROWS ? R : FN_MIX_ROWS) * fn_step_mix_bytes(s))              \
     X(gate, float, R * s->hc * s->hidden)                                                          \
     X(mixed, float, R * s->hidden)                                                                 \
     X(inject, float, R * s->hc)                                                                    \

@@ -11,8 +11,6 @@
 #include "layers/layers.h"
 
 #define EPS_L2 1e-6f
-/* Value columns taken through all tokens together: 128 x 32 floats of a state stay in L1. */
-#define COLUMNS 32
 #define MAX_TAPS 64 /* as shape allows */
 
 typedef struct delta_job {
@@ -79,15 +77,15 @@ static void prepare_rows(const fn_step *s, void *ctx, size_t begin, size_t end, 
     }
 }
 
-/* Columns [at, at + n) of one head through rows [t, t + rows) of a segment. */
-static void run_columns(const fn_step *s, size_t index, const fn_step_segment *g, size_t head,
-                        size_t at, size_t n, size_t t, size_t rows) {
+/* One head through rows [t, t + rows) of a segment. */
+static void run_head(const fn_step *s, size_t index, const fn_step_segment *g, size_t head,
+                     size_t t, size_t rows) {
     const fn_shape *m = s->shape;
     size_t dk = m->delta_k_dim;
     size_t dv = m->delta_v_dim;
     size_t width = fn_shape_conv(m);
     size_t k_head = head / (m->delta_v_heads / m->delta_k_heads);
-    size_t offset = head * dk * dv + at;
+    size_t offset = head * dk * dv;
     size_t r = g->first + t;
     const float *x = s->conv + r * width;
     const uint8_t *before = t == 0 ? fn_state_before(g->state) : fn_state_after(g->state, t - 1);
@@ -98,16 +96,16 @@ static void run_columns(const fn_step *s, size_t index, const fn_step_segment *g
             (const float *)fn_recurrent_view(s->layout, before, FN_PART_DELTA, index) + offset,
         .ld_state = dv,
         .dk = dk,
-        .dv = n,
+        .dv = dv,
         .tokens = rows,
         .q = x + k_head * dk,
         .k = x + fn_shape_delta_k(m) + k_head * dk,
-        .v = x + 2 * fn_shape_delta_k(m) + head * dv + at,
+        .v = x + 2 * fn_shape_delta_k(m) + head * dv,
         .ldx = width,
         .decay = s->decay + r * m->delta_v_heads + head,
         .beta = s->beta + r * m->delta_v_heads + head,
         .ld_gate = m->delta_v_heads,
-        .out = s->delta_out + r * fn_shape_delta_v(m) + head * dv + at,
+        .out = s->delta_out + r * fn_shape_delta_v(m) + head * dv,
         .ldo = fn_shape_delta_v(m),
     });
 }
@@ -130,17 +128,13 @@ static void gate_head(const fn_step *s, const fn_delta_weights *w, size_t row, s
 static void run_heads(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
     const delta_job *j = ctx;
     size_t heads = s->shape->delta_v_heads;
-    size_t dv = s->shape->delta_v_dim;
     (void)thread;
     for (size_t i = begin; i < end; i++) {
         const fn_step_segment *g = &s->segments[i / heads];
         size_t head = i % heads;
         size_t rows = fn_state_after(g->state, 0) != NULL ? 1 : g->n;
-        for (size_t at = 0; at < dv; at += COLUMNS) {
-            size_t n = dv - at < COLUMNS ? dv - at : COLUMNS;
-            for (size_t t = 0; t < g->n; t += rows) {
-                run_columns(s, j->index, g, head, at, n, t, rows);
-            }
+        for (size_t t = 0; t < g->n; t += rows) {
+            run_head(s, j->index, g, head, t, rows);
         }
         for (size_t t = 0; t < g->n; t++) {
             gate_head(s, j->w, g->first + t, head);

@@ -18,10 +18,12 @@ void fn_layer_rope(const fn_step *s);
 /* cos and sin [rotary/2] of one position (t, h, w). */
 void fn_rope_angles(const fn_shape *shape, const int32_t position[3], float *cos, float *sin);
 
-/* hyper.c: streams [rows, hc*D] -> mixed [rows, D], with the forms that `next` (of mixed) asks for, and, where w
- * has it, inject [rows, hc]. */
-void fn_layer_mix(const fn_step *s, const fn_mixer_weights *w, const float *streams, size_t rows,
-                  float *mixed, float *inject, const fn_input *next);
+/* hyper.c: s->streams -> s->mixed, with the forms that `next` (of mixed) asks for, and s->inject. pending: the
+ * last block's output is not in the streams yet; fn_layer_combine's work is done on the way, one pass less. */
+void fn_layer_mix(const fn_step *s, const fn_mixer_weights *w, bool pending, const fn_input *next);
+/* The last mixer, which no block follows: streams [rows, hc*D] -> mixed [rows, D]. */
+void fn_layer_mix_last(const fn_step *s, const fn_mixer_weights *w, const float *streams,
+                       size_t rows, float *mixed, const fn_input *next);
 /* streams += inject (x) block_out, for all rows of the step. */
 void fn_layer_combine(const fn_step *s);
 

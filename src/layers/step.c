@@ -180,7 +180,7 @@ void fn_input_add(const fn_step *s, fn_input *in, size_t rows, const fn_matrix *
         return;
     }
     FN_ASSERT(in->n_forms < FN_INPUT_FORMS && w->cols == in->cols);
-    uint8_t *at = s->forms;
+    uint8_t *at = in->room != NULL ? in->room : s->forms;
     if (in->n_forms > 0) {
         const struct fn_input_form *last = &in->forms[in->n_forms - 1];
         at = last->rows + rows * last->stride;

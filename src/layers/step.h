@@ -106,6 +106,7 @@ void fn_step_product(const fn_step *s, const fn_linear *u, const size_t tiles[2]
 
 typedef struct fn_input {
     const float *x; /* [rows, cols] */
+    uint8_t *room;  /* where the forms stand; NULL: in the step's common room */
     size_t cols, n_forms;
     struct fn_input_form {
         fn_row_form form;
@@ -120,8 +121,8 @@ static inline fn_row_form fn_step_form(const fn_step *s, const fn_matrix *w) {
     return s->layout->precision == FN_PRECISION_EXACT ? FN_ROW_F32 : fn_row_form_of(w->kind);
 }
 
-/* An input without forms yet, and the form that w takes added to it. The forms of all inputs stand in one room:
- * writing those of one ends the use of the others. */
+/* An input without forms yet, and the form that w takes added to it. The forms of all inputs in one room stand
+ * at the same place: writing those of one ends the use of the others. */
 fn_input fn_input_of(const float *x, size_t cols);
 void fn_input_add(const fn_step *s, fn_input *in, size_t rows, const fn_matrix *w);
 /* Bytes of that room a row. */

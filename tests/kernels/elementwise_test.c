@@ -188,7 +188,8 @@ static void expect_mix_streams(double *y, double *size, const inputs *in) {
     for (size_t i = 0; i < in->n; i++) {
         y[i] = size[i] = 0.0;
         for (size_t s = 0; s < STREAMS; s++) {
-            double term = (double)in->a[s * in->n + i] * (double)in->b[s * in->n + i] / STREAMS;
+            double gate = exact_sigmoid((double)in->a[s * in->n + i]);
+            double term = gate * (double)in->b[s * in->n + i] / STREAMS;
             y[i] += term;
             size[i] += fabs(term);
         }

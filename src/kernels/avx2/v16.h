@@ -18,6 +18,7 @@
 #define FN_VALUE_HEADS ((size_t)6) /* attention values: heads x vectors of columns */
 #define FN_VALUE_VECS ((size_t)1)
 #define FN_DELTA_VECS ((size_t)2) /* delta rule: vectors of value columns */
+#define FN_DELTA_PACKED 32        /* value columns of a state that stays in the first cache */
 
 typedef struct v16 {
     __m256 lo, hi; /* lanes 0-7, 8-15 */

@@ -18,6 +18,7 @@
 #define FN_VALUE_HEADS ((size_t)12) /* attention values: heads x vectors of columns */
 #define FN_VALUE_VECS ((size_t)2)
 #define FN_DELTA_VECS ((size_t)8) /* delta rule: vectors of value columns */
+#define FN_DELTA_PACKED 64        /* value columns of a state that stays in the first cache */
 
 typedef __m512 v16;
 

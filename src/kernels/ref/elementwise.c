@@ -20,7 +20,7 @@ void fn_ref_mix_streams(float *y, const float *gate, const float *x, size_t hc, 
     for (size_t i = 0; i < d; i++) {
         float sum = 0.0f;
         for (size_t s = 0; s < hc; s++)
-            sum = fn_ref_fma(gate[s * d + i], x[s * d + i], sum);
+            sum = fn_ref_fma(fn_ref_sigmoid_value(gate[s * d + i]), x[s * d + i], sum);
         y[i] = sum * share;
     }
 }
