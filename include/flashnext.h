@@ -318,6 +318,7 @@ typedef struct fn_drafting {
     size_t drafted_at[FN_MAX_DRAFTS];  /* passes with a draft at that place, ... */
     size_t accepted_at[FN_MAX_DRAFTS]; /* ... and those in which it became part of the answer */
     double plain_seconds; /* a forward without drafts, as far as one was run; 0: unknown */
+    double guess_seconds, forward_seconds; /* of all passes: making the drafts, running the rows */
 } fn_drafting;
 
 typedef enum fn_finish { FN_FINISH_STOP, FN_FINISH_LENGTH, FN_FINISH_CANCELLED } fn_finish;

@@ -199,6 +199,34 @@ typedef struct fn_profile {
 FN_API void fn_profile_begin(fn_engine *engine);
 FN_API void fn_profile_end(fn_engine *engine, fn_profile *out);
 
+/* A text made twice from where a session stands: plainly, then with drafts. */
+typedef struct fn_draft_trial_options {
+    size_t tokens;               /* at least so many each time */
+    const fn_sampling *sampling; /* NULL: what the checkpoint says */
+    const double *
+        held; /* [n_held, as many as the engine's fixed number of drafts]: the share of passes in which
+                         * the first, second, ... draft is to hold, descending. Each draft is made, and then
+                         * replaced by the id of the plain text or by another one. NULL: drafts stay as they are */
+    size_t n_held;
+    bool profile;
+    double turn; /* in [0, 1): where the pattern of what holds begins */
+} fn_draft_trial_options;
+
+/* Everything between one id and the next counts: choosing, telling, making drafts, rolling back. */
+typedef struct fn_draft_trial {
+    size_t plain_tokens, tokens;
+    double plain_seconds, seconds;
+    fn_drafting plain, drafting; /* of the two texts */
+    fn_profile plain_profile, profile;
+    double turn; /* where the pattern would go on */
+} fn_draft_trial;
+
+/* The session stays as it is; it holds at least one id, and the context has room for tokens + 2 FN_MAX_DRAFTS more.
+ * Fails with FN_E_USAGE (the engine drafts nothing, or not as many as `held` says), FN_E_RANGE; FN_E_FAILED
+ * should the two texts differ. */
+FN_API fn_status fn_draft_trial_run(fn_session *session, const fn_draft_trial_options *options,
+                                    fn_draft_trial *out, fn_error *err);
+
 #ifdef __cplusplus
 }
 #endif

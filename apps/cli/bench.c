@@ -6,11 +6,16 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "cli/bench_drafts.h"
 #include "cli/buffer.h"
 #include "cli/commands.h"
+#include "cli/drafting.h"
+#include "cli/ids_file.h"
 #include "cli/model.h"
+#include "cli/profile.h"
 #include "cli/report.h"
 #include "cli/signals.h"
+#include "cli/statistics.h"
 #include "flashnext_tools.h"
 
 #define MAX_LIST 128
@@ -31,6 +36,8 @@ typedef struct bench {
     size_t most_ids;
     float *logits; /* [largest batch, vocab] */
     json_t *results;
+    cli_bench_drafts drafts;
+    json_t *drafting; /* their results */
 } bench;
 
 /* One kind of run: a prompt read, or tokens made one after the other by several sequences. */
@@ -77,7 +84,13 @@ static fn_status read_options(bench *b, fn_error *err) {
     const char *format = cli_text(b->options, CLI_OPT_OUTPUT_FORMAT);
     b->format = format != NULL ? format : "md";
     b->rounds = cli_count(b->options, CLI_OPT_ROUNDS, 5);
-    fn_status status = read_list(b, CLI_OPT_BENCH_PROMPT, "512", 0, b->prompts, &b->n_prompts, err);
+    b->drafts = (cli_bench_drafts){.wanted = cli_drafting_wanted(b->options),
+                                   .profile = cli_flag(b->options, CLI_OPT_PROFILE)};
+    fn_status status = cli_draft_shares(b->options, b->drafts.held, &b->drafts.n_held, err);
+    if (status == FN_OK) {
+        status = read_list(b, CLI_OPT_BENCH_PROMPT, b->drafts.wanted ? "0" : "512", 0, b->prompts,
+                           &b->n_prompts, err);
+    }
     if (status == FN_OK) {
         status = read_list(b, CLI_OPT_BENCH_NEW, "128", 0, b->answers, &b->n_answers, err);
     }
@@ -91,16 +104,43 @@ static fn_status read_options(bench *b, fn_error *err) {
         status = cli_fail(err, FN_E_USAGE, "bench: --batch: found %zu, expected at most %d",
                           largest(b->batches, b->n_batches), MOST_SEQUENCES);
     }
+    if (status == FN_OK && b->drafts.wanted && cli_is_set(b->options, CLI_OPT_BATCH)) {
+        status = cli_fail(err, FN_E_USAGE, "bench: --batch and drafting exclude each other");
+    }
     return status;
 }
 
-static fn_status open_model(bench *b, fn_error *err) {
+/* The text of --ids-file instead of random ids, and its length as the only depth. */
+static fn_status read_ids(bench *b, cli_id_rows *rows, fn_error *err) {
+    const char *path = cli_text(b->options, CLI_OPT_IDS_FILE);
+    *rows = (cli_id_rows){0};
+    if (path == NULL) {
+        return FN_OK;
+    }
+    if (cli_is_set(b->options, CLI_OPT_DEPTH)) {
+        return cli_fail(err, FN_E_USAGE, "bench: --ids-file and --n-depth exclude each other");
+    }
+    fn_status status = cli_id_rows_read(path, rows, err);
+    if (status == FN_OK && rows->rows != 1) {
+        status =
+            cli_fail(err, FN_E_USAGE, "%s: found %zu rows of ids, expected one", path, rows->rows);
+    }
+    b->depths[0] = rows->length;
+    b->n_depths = 1;
+    return status;
+}
+
+static fn_status open_model(bench *b, const cli_id_rows *rows, fn_error *err) {
     size_t most = largest(b->prompts, b->n_prompts);
     size_t answer = largest(b->answers, b->n_answers);
     most = most > answer ? most : answer;
-    size_t context = largest(b->depths, b->n_depths) + most + 8;
+    size_t context = largest(b->depths, b->n_depths) + most + 2 * FN_MAX_DRAFTS + 1;
     size_t batch = largest(b->batches, b->n_batches);
     fn_status status = cli_model_open(b->options, FN_PRECISION_DEFAULT, context, &b->model, err);
+    if (status == FN_OK && rows->ids != NULL) {
+        status = cli_id_rows_check(rows, cli_text(b->options, CLI_OPT_IDS_FILE),
+                                   b->model.info.vocab, err);
+    }
     if (status != FN_OK) {
         return status;
     }
@@ -108,12 +148,13 @@ static fn_status open_model(bench *b, fn_error *err) {
     b->ids = cli_alloc(context * sizeof *b->ids);
     b->logits = cli_alloc(batch * b->model.info.vocab * sizeof *b->logits);
     b->results = json_array();
+    b->drafting = json_array();
     uint64_t x = 88172645463325252u; /* xorshift: every run reads the same ids */
     for (size_t i = 0; i < context; i++) {
         x ^= x << 13;
         x ^= x >> 7;
         x ^= x << 17;
-        b->ids[i] = (int32_t)(x % b->model.info.vocab);
+        b->ids[i] = i < rows->length ? rows->ids[i] : (int32_t)(x % b->model.info.vocab);
     }
     return FN_OK;
 }
@@ -215,23 +256,6 @@ static fn_status run_round(bench *b, fn_session *base, test *t, bool counts, fn_
     return FN_OK;
 }
 
-static double mean(const double *x, size_t n) {
-    double sum = 0.0;
-    for (size_t i = 0; i < n; i++) {
-        sum += x[i];
-    }
-    return n > 0 ? sum / (double)n : 0.0;
-}
-
-static double deviation(const double *x, size_t n) {
-    double squares = 0.0;
-    double middle = mean(x, n);
-    for (size_t i = 0; i < n; i++) {
-        squares += (x[i] - middle) * (x[i] - middle);
-    }
-    return n > 1 ? sqrt(squares / (double)(n - 1)) : 0.0;
-}
-
 /* Of this process's memory, in pages of 2 MiB and more: 4 KiB pages cost a tenth or more of the bandwidth. */
 static size_t huge_page_bytes(void) {
     char line[256];
@@ -250,32 +274,18 @@ static size_t huge_page_bytes(void) {
     return (size_t)all * 1024;
 }
 
-static json_t *profile_json(const fn_profile *profile) {
-    static const char *const names[] = {
-#define PROFILE_NAME(name, text) text,
-        FN_PROFILE_MAP(PROFILE_NAME)
-#undef PROFILE_NAME
-    };
-    json_t *object = json_object();
-    for (size_t i = 0; i < FN_PROFILE_CLASSES; i++) {
-        if (profile->seconds[i] > 0.0) {
-            (void)json_object_set_new(object, names[i], json_real(profile->seconds[i]));
-        }
-    }
-    return object;
-}
-
 static json_t *result_json(const bench *b, const test *t) {
     char name[32];
     (void)snprintf(name, sizeof name, "%s%zu", t->prompt ? "pp" : "tg", t->n);
     json_t *object = json_pack(
         "{s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:I, s:I, s:{s:f, s:f, s:f, s:f}}", "test", name,
         "depth", (json_int_t)t->depth, "tokens", (json_int_t)t->n, "batch", (json_int_t)t->batch,
-        "tokens_per_second", mean(t->rate, t->kept), "deviation", deviation(t->rate, t->kept),
-        "share_of_limit", mean(t->share, t->kept), "first_token_seconds", mean(t->first, t->kept),
-        "rounds", (json_int_t)t->kept, "discarded", (json_int_t)t->discarded, "limits",
-        "read_bytes_per_second", t->limits.read, "int8_operations_per_second", t->limits.int8,
-        "bf16_operations_per_second", t->limits.bf16, "f32_operations_per_second", t->limits.f32);
+        "tokens_per_second", cli_mean(t->rate, t->kept), "deviation",
+        cli_deviation(t->rate, t->kept), "share_of_limit", cli_mean(t->share, t->kept),
+        "first_token_seconds", cli_mean(t->first, t->kept), "rounds", (json_int_t)t->kept,
+        "discarded", (json_int_t)t->discarded, "limits", "read_bytes_per_second", t->limits.read,
+        "int8_operations_per_second", t->limits.int8, "bf16_operations_per_second", t->limits.bf16,
+        "f32_operations_per_second", t->limits.f32);
     json_t *samples = json_array();
     for (size_t i = 0; i < t->kept; i++) {
         (void)json_array_append_new(samples, json_real(t->rate[i]));
@@ -289,7 +299,7 @@ static json_t *result_json(const bench *b, const test *t) {
                   work.state_bytes, "int8_operations", work.int8_operations, "bf16_operations",
                   work.bf16_operations, "f32_operations", work.f32_operations));
     if (cli_flag(b->options, CLI_OPT_PROFILE)) {
-        (void)json_object_set_new(object, "profile_seconds", profile_json(&t->profile));
+        (void)json_object_set_new(object, "profile_seconds", cli_profile_json(&t->profile));
     }
     return object;
 }
@@ -350,6 +360,23 @@ static fn_status run_test(bench *b, fn_session *base, bool prompt, size_t n, siz
     return status;
 }
 
+/* Behind one id at least: a draft needs something to start from. */
+static fn_status run_drafts(bench *b, fn_session *base, size_t tokens, fn_error *err) {
+    json_t *result = NULL;
+    fn_status status =
+        fn_session_length(base) == 0 ? fn_session_append(base, b->ids, 1, err) : FN_OK;
+    if (status == FN_OK) {
+        status = cli_bench_drafts_run(&b->drafts, base, tokens, b->rounds, &result, err);
+    }
+    if (status == FN_OK) {
+        if (strcmp(b->format, "jsonl") == 0) {
+            print_line(b, result);
+        }
+        (void)json_array_append_new(b->drafting, result);
+    }
+    return status;
+}
+
 static fn_status run_depth(bench *b, size_t depth, fn_error *err) {
     fn_session *base = NULL;
     fn_status status = fn_session_create(b->model.engine, &base, err);
@@ -361,7 +388,11 @@ static fn_status run_depth(bench *b, size_t depth, fn_error *err) {
     }
     for (size_t i = 0; i < b->n_answers * b->n_batches && status == FN_OK; i++) {
         size_t n = b->answers[i / b->n_batches];
-        status = n > 0 ? run_test(b, base, false, n, b->batches[i % b->n_batches], err) : FN_OK;
+        if (n > 0 && b->drafts.wanted) {
+            status = run_drafts(b, base, n, err);
+        } else if (n > 0) {
+            status = run_test(b, base, false, n, b->batches[i % b->n_batches], err);
+        }
     }
     fn_session_destroy(base);
     return status;
@@ -395,32 +426,13 @@ static void print_md(const json_t *r) {
            number(limits, "bf16_operations_per_second") / 1e9, number(r, "discarded"));
 }
 
-static void print_profile(json_t *r) {
-    json_t *profile = json_object_get(r, "profile_seconds");
-    double all = 0.0;
-    const char *key = NULL;
-    json_t *value = NULL;
-    json_object_foreach(profile, key, value) {
-        all += json_number_value(value);
-    }
-    printf("\n%s at depth %.0f, batch %.0f: time by class\n",
-           json_string_value(json_object_get(r, "test")), number(r, "depth"), number(r, "batch"));
-    json_object_foreach(profile, key, value) {
-        printf("  %-30s %6.2f %%\n", key, 100.0 * json_number_value(value) / all);
-    }
-}
-
-static void print_table(const bench *b, const json_t *whole, bool csv) {
+static void print_results_table(const bench *b, bool csv) {
     size_t i = 0;
     json_t *r = NULL;
     if (csv) {
         puts("test,depth,batch,tokens_per_second,deviation,share_percent,first_token_ms,read_gb_s,"
              "int8_gop_s,bf16_gop_s,discarded");
     } else {
-        printf("%s: %s, %.0f threads, %s; peak memory %.2f GB, %.2f GB of it in huge pages\n\n",
-               b->model.dir, b->model.info.isa, number(whole, "threads"), b->model.info.precision,
-               number(whole, "peak_rss_bytes") / 1e9, number(whole, "huge_page_bytes") / 1e9);
-        cli_ngram_show(b->model.engine);
         puts(
             "| test | depth | batch | tokens/s | ± | of the limit | first token | read GB/s | INT8 "
             "GOP/s | BF16 GOP/s | discarded |");
@@ -435,21 +447,49 @@ static void print_table(const bench *b, const json_t *whole, bool csv) {
     }
     json_array_foreach(b->results, i, r) {
         if (!csv && cli_flag(b->options, CLI_OPT_PROFILE)) {
-            print_profile(r);
+            printf("\n%s at depth %.0f, batch %.0f: time by class\n",
+                   json_string_value(json_object_get(r, "test")), number(r, "depth"),
+                   number(r, "batch"));
+            cli_profile_print(json_object_get(r, "profile_seconds"));
         }
+    }
+}
+
+static void print_tables(const bench *b, const json_t *whole, bool csv) {
+    if (!csv) {
+        printf("%s: %s, %.0f threads, %s; peak memory %.2f GB, %.2f GB of it in huge pages\n\n",
+               b->model.dir, b->model.info.isa, number(whole, "threads"), b->model.info.precision,
+               number(whole, "peak_rss_bytes") / 1e9, number(whole, "huge_page_bytes") / 1e9);
+        cli_ngram_show(b->model.engine);
+    }
+    if (!b->drafts.wanted || json_array_size(b->results) > 0) {
+        print_results_table(b, csv);
+    }
+    if (b->drafts.wanted) {
+        cli_bench_drafts_print(b->drafting, csv, json_array_size(b->results) > 0);
     }
 }
 
 static void print_results(const bench *b) {
     json_t *whole = head_json(b);
     (void)json_object_set(whole, "results", b->results);
+    (void)json_object_set(whole, "drafting", b->drafting);
     if (strcmp(b->format, "json") == 0) {
         json_dumpf(whole, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
         putchar('\n');
     } else if (strcmp(b->format, "jsonl") != 0) {
-        print_table(b, whole, strcmp(b->format, "csv") == 0);
+        print_tables(b, whole, strcmp(b->format, "csv") == 0);
     }
     json_decref(whole);
+}
+
+static fn_status prepare(bench *b, fn_error *err) {
+    cli_id_rows rows = {0};
+    fn_status status = read_options(b, err);
+    status = status == FN_OK ? read_ids(b, &rows, err) : status;
+    status = status == FN_OK ? open_model(b, &rows, err) : status;
+    cli_id_rows_free(&rows);
+    return status;
 }
 
 int cli_bench(const cli_options *options) {
@@ -457,10 +497,7 @@ int cli_bench(const cli_options *options) {
     bench *b = cli_alloc(sizeof *b);
     *b = (bench){.options = options};
     cli_signals_catch();
-    fn_status status = read_options(b, &err);
-    if (status == FN_OK) {
-        status = open_model(b, &err);
-    }
+    fn_status status = prepare(b, &err);
     int code = status == FN_OK ? CLI_EXIT_OK : cli_report_model(status, &err);
     for (size_t i = 0; i < b->n_depths && status == FN_OK; i++) {
         status = run_depth(b, b->depths[i], &err);
@@ -471,6 +508,7 @@ int cli_bench(const cli_options *options) {
         print_results(b);
     }
     json_decref(b->results);
+    json_decref(b->drafting);
     free(b->ids);
     free(b->logits);
     cli_model_close(&b->model);

@@ -1,7 +1,50 @@
 #include "cli/drafting.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "cli/report.h"
+
+fn_status cli_draft_shares(const cli_options *options, double *held, size_t *n, fn_error *err) {
+    const char *text = cli_text(options, CLI_OPT_DRAFT_SIM);
+    const char *at = text;
+    double most = 1.0;
+    *n = 0;
+    while (at != NULL && *at != 0) {
+        char *end = NULL;
+        double share = strtod(at, &end);
+        bool number = (*at >= '0' && *at <= '9') || *at == '.';
+        if (!number || !(share >= 0.0 && share <= most) || *n == FN_MAX_DRAFTS ||
+            (*end != 0 && (*end != ',' || end[1] == 0))) {
+            return cli_fail(err, FN_E_USAGE,
+                            "bench: --draft-sim '%s': expected up to %d shares from 1 down to 0, "
+                            "with commas between them",
+                            text, FN_MAX_DRAFTS);
+        }
+        held[(*n)++] = share;
+        most = share;
+        at = *end == ',' ? end + 1 : end;
+    }
+    return text == NULL || *n > 0
+               ? FN_OK
+               : cli_fail(err, FN_E_USAGE, "bench: --draft-sim: expected a share, found nothing");
+}
+
+bool cli_drafting_wanted(const cli_options *options) {
+    return cli_is_set(options, CLI_OPT_DRAFT) || cli_is_set(options, CLI_OPT_DRAFT_MODEL) ||
+           cli_is_set(options, CLI_OPT_DRAFT_SIM);
+}
+
+/* As many drafts as there are shares, in every pass. */
+static void simulate(const cli_options *options, fn_engine_options *engine) {
+    double held[FN_MAX_DRAFTS];
+    size_t n = 0;
+    if (cli_draft_shares(options, held, &n, NULL) == FN_OK && n > 0) {
+        engine->draft_tokens = n;
+        engine->draft_fixed = true;
+    }
+}
 
 void cli_drafting_options(const cli_options *options, fn_engine_options *engine) {
     static const char *const words[] = {[FN_DRAFT_AUTO] = "auto",
@@ -13,9 +56,9 @@ void cli_drafting_options(const cli_options *options, fn_engine_options *engine)
     for (size_t i = 0; draft != NULL && i < sizeof words / sizeof words[0]; i++) {
         engine->draft = strcmp(draft, words[i]) == 0 ? (fn_drafter_choice)i : engine->draft;
     }
-    if (!cli_option_applies(CLI_OPT_DRAFT, options->command)) {
-        engine->draft =
-            FN_DRAFT_OFF; /* scores, traces and requests from the scheduler draft nothing */
+    bool speed_alone = options->command == CLI_BENCH && !cli_drafting_wanted(options);
+    if (speed_alone || !cli_option_applies(CLI_OPT_DRAFT, options->command)) {
+        engine->draft = FN_DRAFT_OFF; /* scores and traces draft nothing */
     }
     engine->draft_model_dir = cli_text(options, CLI_OPT_DRAFT_MODEL);
     engine->draft_tokens = cli_count(options, CLI_OPT_DRAFT_TOKENS, 0);
@@ -23,6 +66,7 @@ void cli_drafting_options(const cli_options *options, fn_engine_options *engine)
     engine->draft_least = (float)cli_number(options, CLI_OPT_DRAFT_LEAST, -1.0);
     engine->draft_vocab = cli_count(options, CLI_OPT_DRAFT_VOCAB, 0);
     engine->no_mtp = cli_flag(options, CLI_OPT_NO_MTP);
+    simulate(options, engine);
 }
 
 static double share(size_t part, size_t whole) {

@@ -10,6 +10,11 @@
 #include "cli/options.h"
 #include "cli/sampling.h"
 
+/* The shares of --draft-sim into held [FN_MAX_DRAFTS]; none: not given. Fails with FN_E_USAGE. */
+fn_status cli_draft_shares(const cli_options *options, double *held, size_t *n, fn_error *err);
+/* Does an option say who drafts? */
+bool cli_drafting_wanted(const cli_options *options);
+
 void cli_drafting_options(const cli_options *options, fn_engine_options *engine);
 
 /* Times the answer's speed without drafting; 0 where that is not known. */

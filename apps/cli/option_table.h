@@ -53,7 +53,8 @@
       "given depths, which are read once. Beside each figure stands its share of the limit that "  \
       "was measured just before and after: multiplications for prompts, reading memory for "       \
       "single tokens. A round of more than 103 % says that the limit was disturbed; it is run "    \
-      "again, and counted.")                                                                       \
+      "again, and counted. With --draft, --draft-model or --draft-sim the same text is made "      \
+      "plainly and with drafts, in turns, and prompts are read only where -p asks for them.")                                                                       \
     X(QUANTIZE, "quantize", "[options]",                                                           \
       "write a checkpoint once in the form that is mapped at start",                               \
       "Quantises and packs a checkpoint into the directory --out, for --model-dir of every other " \
@@ -102,9 +103,10 @@ X(PROMPT, "prompt", 'p', TEXT, CLI_SAMPLING | CLI_BIT(TOKENIZE) | CLI_BIT(PERPLE
 X(FILE, "file", 'f', TEXT, CLI_SAMPLING | CLI_BIT(TOKENIZE) | CLI_BIT(PERPLEXITY), "", "FILE", \
   0, 0, CLI_COMMON, "Input", \
   "read the text from FILE (- is standard input)") \
-X(IDS_FILE, "ids-file", 0, TEXT, CLI_BIT(RUN) | CLI_BIT(LOGITS) | CLI_BIT(PERPLEXITY), "", "FILE", \
+X(IDS_FILE, "ids-file", 0, TEXT, CLI_BIT(RUN) | CLI_BIT(LOGITS) | CLI_BIT(PERPLEXITY) | CLI_BIT(BENCH), "", "FILE", \
   0, 0, CLI_COMMON, "Input", \
-  "token ids as JSON: [T] or [1][T] for run and perplexity, [T] or [B][T] for logits") \
+  "token ids as JSON: [T] or [1][T] for run and perplexity, [T] or [B][T] for logits; bench: " \
+  "what stands before, instead of random ids") \
 X(SYSTEM, "system", 0, TEXT, CLI_BIT(CHAT) | CLI_BIT(TOKENIZE), "-sys --system-prompt", "TEXT", \
   0, 0, CLI_COMMON, "Input", \
   "system message at the beginning of the conversation") \
@@ -168,26 +170,29 @@ X(SEED, "seed", 's', SEED, CLI_SAMPLING, "", "N", \
 X(LOGIT_BIAS, "logit-bias", 0, LIST, CLI_SAMPLING, "", "ID=+X", \
   0, 0, CLI_LIVE, "Sampling", \
   "add X to the logit of token ID; may be repeated") \
-X(DRAFT, "draft", 0, CHOICE, CLI_SAMPLING, "", "auto|off|mtp|model|lookup", \
+X(DRAFT, "draft", 0, CHOICE, CLI_SAMPLING | CLI_BIT(BENCH), "", "auto|off|mtp|model|lookup", \
   0, 0, CLI_COMMON, "Drafting", \
   "who guesses tokens ahead, for the model to verify several at once; never changes a text " \
-  "(default: auto: the draft model if given, else the MTP head if there is one)") \
-X(DRAFT_MODEL, "draft-model", 0, TEXT, CLI_SAMPLING, "-md --model-draft", "DIR", \
+  "(default: auto: the draft model if given, else the MTP head if there is one; bench: off)") \
+X(DRAFT_MODEL, "draft-model", 0, TEXT, CLI_SAMPLING | CLI_BIT(BENCH), "-md --model-draft", "DIR", \
   0, 0, CLI_COMMON, "Drafting", \
   "a smaller model of the same vocabulary that guesses") \
-X(DRAFT_TOKENS, "draft-tokens", 0, COUNT, CLI_SAMPLING | CLI_BIT(PLAN), "--draft-max", "N", \
+X(DRAFT_TOKENS, "draft-tokens", 0, COUNT, CLI_SAMPLING | CLI_BIT(PLAN) | CLI_BIT(BENCH), "--draft-max", "N", \
   1, 8, CLI_COMMON, "Drafting", \
   "guesses before each verification, at most (default: 4, or what memory allows); as many as " \
   "pay are made") \
-X(DRAFT_FIXED, "draft-fixed", 0, FLAG, CLI_SAMPLING, "", "", \
+X(DRAFT_FIXED, "draft-fixed", 0, FLAG, CLI_SAMPLING | CLI_BIT(BENCH), "", "", \
   0, 0, 0, "Drafting", \
   "always make so many guesses") \
-X(DRAFT_LEAST, "draft-least", 0, NUMBER, CLI_SAMPLING, "", "X", \
+X(DRAFT_LEAST, "draft-least", 0, NUMBER, CLI_SAMPLING | CLI_BIT(BENCH), "", "X", \
   0, 1, 0, "Drafting", \
   "stop guessing where all guesses together have a probability below X (default: 0.3)") \
-X(DRAFT_VOCAB, "draft-vocab", 0, COUNT, CLI_SAMPLING, "", "N", \
+X(DRAFT_VOCAB, "draft-vocab", 0, COUNT, CLI_SAMPLING | CLI_BIT(BENCH), "", "N", \
   1, 1e9, 0, "Drafting", \
   "the MTP head guesses among the first N tokens and the special ones (default: 32768)") \
+X(DRAFT_SIM, "draft-sim", 0, TEXT, CLI_BIT(BENCH), "", "X,X,...", \
+  0, 0, CLI_COMMON, "Drafting", \
+  "measure drafting as if the first, second, ... guess held in these shares of the passes") \
 X(NO_MTP, "no-mtp", 0, FLAG, CLI_COMPUTING | CLI_BIT(PLAN), "", "", \
   0, 0, 0, "Drafting", \
   "leave out the head that predicts further tokens: less memory, no drafts of its own") \

@@ -247,6 +247,8 @@ void fn_draft_count(fn_drafting *c, fn_draft_pace *pace, size_t drafted, size_t 
         c->drafted_at[i]++;
         c->accepted_at[i] += i < held;
     }
+    c->guess_seconds += seconds[0];
+    c->forward_seconds += seconds[1];
     fn_draft_pace_note(pace, drafted, held, seconds[0], seconds[1]);
     c->plain_seconds = pace->verify[0];
 }

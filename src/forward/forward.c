@@ -121,6 +121,13 @@ void fn_forward_watch(fn_forward *f, bool (*go_on)(void *ud), void *ud) {
     f->step.go_on_ud = ud;
 }
 
+/* What passed between two forwards counts for none of them. */
+static void start_clock(const fn_step *s) {
+    if (s->clock != NULL) {
+        s->clock->at = fn_clock_seconds();
+    }
+}
+
 static fn_status check_segment(const fn_forward *f, const fn_segment *segment, fn_error *err) {
     for (size_t t = 0; t < segment->n; t++) {
         if (segment->ids[t] < 0 || (size_t)segment->ids[t] >= f->step.shape->vocab) {
@@ -226,9 +233,7 @@ fn_status fn_forward_run(fn_forward *f, const fn_segment *segments, size_t n, fl
         return fn_fail(err, FN_E_RANGE, "a forward of %zu segments: expected 1 to %d", n,
                        FN_STEP_SEGMENTS);
     }
-    if (s->clock != NULL) {
-        s->clock->at = fn_clock_seconds();
-    }
+    start_clock(s);
     fn_status status = begin(f, segments, n, err);
     if (status != FN_OK) {
         return status;
@@ -298,13 +303,16 @@ static void short_head(const fn_step *s, const fn_shortlist *list, const float *
 void fn_forward_draft(fn_forward *f, fn_mtp_chain *const *chains, size_t n, const int32_t *tokens,
                       const fn_shortlist *shortlist, float *logits) {
     fn_step *s = &f->step;
+    start_clock(s);
     fn_mtp_draft(s, chains, n, tokens, s->mixed);
     s->segments = f->segments;
+    fn_step_lap(s, FN_PROFILE_MTP);
     if (shortlist != NULL) {
         short_head(s, shortlist, s->mixed, n, logits);
     } else {
         fn_step_project(s, &s->weights->head, s->mixed, logits, n);
     }
+    fn_step_lap(s, FN_PROFILE_HEAD);
 }
 
 void fn_forward_logits(fn_forward *f, size_t first, size_t n, float *logits) {
@@ -316,9 +324,7 @@ void fn_forward_time(fn_forward *f, fn_step_clock *clock) {
 }
 
 void fn_forward_head(fn_forward *f, const fn_state *state, float *logits) {
-    if (f->step.clock != NULL) {
-        f->step.clock->at = fn_clock_seconds();
-    }
+    start_clock(&f->step);
     const float *streams =
         fn_recurrent_view(f->step.layout, fn_state_before(state), FN_PART_STREAMS, 0);
     head(&f->step, streams, 1, logits);

@@ -169,12 +169,15 @@ void fn_mtp_run(fn_step *s) {
     if (pairs.rows == 0) {
         return;
     }
+    fn_step_clock *clock = s->clock;
+    s->clock = NULL; /* the head's layer counts as the head */
     fn_step_each(s, pairs.rows, gather_rows, &pairs);
     s->segments = pairs.segments;
     s->n_segments = pairs.n_segments;
     s->rows = pairs.rows;
     run_layer(s);
     trace_logits(s);
+    s->clock = clock;
     s->segments = segments;
     s->n_segments = n_segments;
     s->rows = rows;
@@ -261,12 +264,15 @@ void fn_mtp_draft(fn_step *s, fn_mtp_chain *const *chains, size_t n, const int32
                        s->shape->norm_eps);
         memcpy(s->mtp_positions + 3 * i, c->next_position, sizeof c->next_position);
     }
+    fn_step_clock *clock = s->clock;
+    s->clock = NULL;
     s->segments = segments;
     s->n_segments = n;
     s->rows = n;
     run_layer(s);
     fn_input none = fn_input_of(mixed, s->shape->hidden);
     fn_layer_mix_last(s, &w->mixer, s->mtp_streams, n, mixed, &none);
+    s->clock = clock;
     for (size_t i = 0; i < n; i++) {
         fn_mtp_chain *c = chains[i];
         memcpy(c->streams, s->mtp_streams + i * width, width * sizeof(float));
