@@ -443,9 +443,13 @@ typedef struct fn_scheduler_counts {
     uint64_t submitted, refused_busy;
     uint64_t stopped, reached_limit, cancelled; /* answers */
     uint64_t failed;                            /* requests */
-    uint64_t prompt_ids, cached_ids, generated_ids, drafted_ids, accepted_ids;
+    uint64_t prompt_ids, cached_ids, generated_ids;
+    fn_drafting drafting; /* of all answers together */
     uint64_t forwards, rows;
-    double busy_seconds;               /* in forwards */
+    double busy_seconds; /* in forwards */
+    double answer_seconds,
+        plain_seconds; /* in forwards without a prompt, guessing included, and what their ids
+                                           * would have taken without drafts, as measured */
     uint64_t state_bytes, state_limit; /* (now) reserved by running requests, and what there is */
     uint64_t cache_lookups, cache_hits, cache_evictions;
     uint64_t cache_states, cache_bytes, cache_limit; /* (now) */

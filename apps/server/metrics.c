@@ -89,12 +89,40 @@ static void write_tokens(const fn_scheduler_counts *c, cli_buffer *out) {
     counter(out, "prompt_tokens_cached_total", "Tokens of prompts taken from the prefix cache.",
             (double)c->cached_ids);
     counter(out, "generation_tokens_total", "Tokens generated.", (double)c->generated_ids);
-    counter(out, "spec_decode_num_draft_tokens_total", "Tokens drafted.", (double)c->drafted_ids);
-    counter(out, "spec_decode_num_accepted_tokens_total", "Drafted tokens that were right.",
-            (double)c->accepted_ids);
     counter(out, "forwards_total", "Forward passes.", (double)c->forwards);
     counter(out, "forward_rows_total", "Rows of all forward passes.", (double)c->rows);
     counter(out, "busy_seconds_total", "Time in forward passes.", c->busy_seconds);
+}
+
+/* What drafting does: ids at each place of a pass, and the speed without it. */
+static void write_drafting(const fn_scheduler_counts *c, cli_buffer *out) {
+    const fn_drafting *d = &c->drafting;
+    counter(out, "spec_decode_num_drafts_total", "Passes of answers, with drafts or without.",
+            (double)d->passes);
+    counter(out, "spec_decode_num_draft_tokens_total", "Tokens drafted.", (double)d->drafted);
+    counter(out, "spec_decode_num_accepted_tokens_total", "Drafted tokens that were right.",
+            (double)d->accepted);
+    head(out, "spec_decode_num_draft_tokens_per_pos_total", "counter",
+         "Tokens drafted, by their place in the pass.");
+    for (size_t i = 0; i < FN_MAX_DRAFTS; i++) {
+        cli_buffer_printf(out,
+                          "flashnext_spec_decode_num_draft_tokens_per_pos_total{position=\"%zu\"} "
+                          "%zu\n",
+                          i, d->drafted_at[i]);
+    }
+    head(out, "spec_decode_num_accepted_tokens_per_pos_total", "counter",
+         "Drafted tokens that were right, by their place in the pass.");
+    for (size_t i = 0; i < FN_MAX_DRAFTS; i++) {
+        cli_buffer_printf(
+            out,
+            "flashnext_spec_decode_num_accepted_tokens_per_pos_total{position=\"%zu\"}"
+            " %zu\n",
+            i, d->accepted_at[i]);
+    }
+    gauge(out, "spec_decode_tokens_per_pass", "Tokens of answers in a pass.",
+          d->passes > 0 ? 1.0 + (double)d->accepted / (double)d->passes : 0.0);
+    gauge(out, "spec_decode_speedup", "Speed of answers over the speed without drafts.",
+          c->answer_seconds > 0.0 ? c->plain_seconds / c->answer_seconds : 0.0);
 }
 
 static void write_requests(const fn_scheduler_counts *c, cli_buffer *out) {
@@ -161,6 +189,7 @@ void srv_metrics_write(const srv_metrics *metrics, const fn_scheduler_counts *co
     if (counts != NULL) {
         write_requests(counts, out);
         write_tokens(counts, out);
+        write_drafting(counts, out);
         write_memory(counts, out);
     }
     for (size_t i = 0; i < SRV_N_MEASURES; i++) {

@@ -2,11 +2,14 @@
 
 #include <math.h>
 
-fn_status fn_drafter_propose(fn_drafter *drafter, const fn_draft_request *request, int32_t *out,
-                             size_t *n, fn_error *err) {
-    FN_ASSERT(request->n >= 2 && request->wanted >= 1);
-    *n = 0;
-    return drafter->kind->propose(drafter, request, out, n, err);
+fn_status fn_drafters_propose(fn_draft_request *requests, size_t n, float *logits, fn_error *err) {
+    for (size_t i = 0; i < n; i++) {
+        FN_ASSERT(requests[i].n >= 2 && requests[i].wanted >= 1);
+        FN_ASSERT(requests[i].drafter->kind == requests[0].drafter->kind);
+        requests[i].made = 0;
+        requests[i].together = 1.0F;
+    }
+    return n > 0 ? requests[0].drafter->kind->propose(requests, n, logits, err) : FN_OK;
 }
 
 void fn_drafter_destroy(fn_drafter *drafter) {
@@ -15,13 +18,8 @@ void fn_drafter_destroy(fn_drafter *drafter) {
     }
 }
 
-fn_status fn_draft_pick(const fn_draft_request *request, const float *logits, size_t vocab,
-                        size_t position, int32_t *id, float *probability, fn_error *err) {
-    fn_status status = request->pick(request->ud, logits, position, id, err);
-    *probability = 1.0F;
-    if (status != FN_OK || request->least <= 0.0F) {
-        return status;
-    }
+/* Softmax probability of id. */
+static float probability(const float *logits, size_t vocab, int32_t id) {
     float best = -INFINITY;
     float sum = 0;
     for (size_t i = 0; i < vocab; i++) {
@@ -31,6 +29,23 @@ fn_status fn_draft_pick(const fn_draft_request *request, const float *logits, si
         float below = logits[i] - best;
         sum += below > -20.0F ? expf(below) : 0.0F; /* the rest adds nothing that matters */
     }
-    *probability = expf(logits[*id] - best) / sum;
+    return expf(logits[id] - best) / sum;
+}
+
+fn_status fn_draft_take(fn_draft_request *r, const float *logits, size_t vocab, bool *more,
+                        fn_error *err) {
+    int32_t id = -1;
+    *more = false;
+    fn_status status = r->pick(r->ud, logits, r->n + r->made, &id, err);
+    if (status != FN_OK) {
+        return status;
+    }
+    if (r->least > 0.0F) {
+        r->together *= probability(logits, vocab, id);
+    }
+    if (r->together >= r->least) {
+        r->out[r->made++] = id;
+        *more = r->made < r->wanted;
+    }
     return FN_OK;
 }

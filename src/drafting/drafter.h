@@ -13,19 +13,23 @@
 typedef struct fn_drafter fn_drafter;
 
 typedef struct fn_draft_request {
+    fn_drafter *drafter;
     fn_state *state;    /* of the sequence: has read ids [n - 1] */
     const int32_t *ids; /* [n], n >= 2: the last one is chosen, but not read */
     size_t n;
     size_t wanted; /* at least 1; the context has room for n + wanted ids */
     float least;   /* end where the guesses' probabilities multiply to less than this; 0: never */
-    /* The id that the sequence's sampler would take from logits [V] at a position. */
+    /* The id that the sequence's sampler would take from logits [V] at a position; asked in order. */
     fn_status (*pick)(void *ud, const float *logits, size_t position, int32_t *id, fn_error *err);
     void *ud;
+    int32_t *out;   /* [wanted]: the guesses, ... */
+    size_t made;    /* ... so many of them; 0 where there is nothing to say */
+    float together; /* their probabilities multiplied */
 } fn_draft_request;
 
-/* Guesses up to `wanted` ids behind the last into out; *n says how many, 0 where there is nothing to say. */
-FN_NODISCARD fn_status fn_drafter_propose(fn_drafter *drafter, const fn_draft_request *request,
-                                          int32_t *out, size_t *n, fn_error *err);
+/* Guesses for n sequences whose drafters are of one kind; logits [n, V] is room to work in. */
+FN_NODISCARD fn_status fn_drafters_propose(fn_draft_request *requests, size_t n, float *logits,
+                                           fn_error *err);
 void fn_drafter_destroy(fn_drafter *drafter); /* NULL is allowed */
 
 /* The model's own MTP head; shortlist: the ids it may guess, NULL: all. Both are lent. */
@@ -40,13 +44,13 @@ FN_NODISCARD fn_status fn_drafter_lookup(fn_drafter **out, fn_error *err);
 
 /* Bytes of one drafter of each kind. */
 size_t fn_drafter_mtp_bytes(const fn_shape *shape);
-size_t fn_drafter_model_bytes(const fn_shape *shape, const fn_state_layout *layout, size_t context);
+size_t fn_drafter_model_bytes(const fn_state_layout *layout, size_t context);
 
 /* ---- for the kinds of drafters ---- */
 
 typedef struct fn_drafter_kind {
-    fn_status (*propose)(fn_drafter *drafter, const fn_draft_request *request, int32_t *out,
-                         size_t *n, fn_error *err);
+    /* made is 0 in every request. */
+    fn_status (*propose)(fn_draft_request *requests, size_t n, float *logits, fn_error *err);
     void (*destroy)(fn_drafter *drafter);
 } fn_drafter_kind;
 
@@ -54,9 +58,9 @@ struct fn_drafter {
     const fn_drafter_kind *kind;
 };
 
-/* The sampler's pick from logits [V] and the softmax probability of it. */
-FN_NODISCARD fn_status fn_draft_pick(const fn_draft_request *request, const float *logits,
-                                     size_t vocab, size_t position, int32_t *id, float *probability,
-                                     fn_error *err);
+/* The sampler's pick from logits [V] for the request's next guess. Becomes one unless all guesses together are too
+ * unlikely: then, and where no more are wanted, *more is false. */
+FN_NODISCARD fn_status fn_draft_take(fn_draft_request *request, const float *logits, size_t vocab,
+                                     bool *more, fn_error *err);
 
 #endif

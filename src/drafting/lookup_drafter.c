@@ -18,12 +18,9 @@ static size_t match(const int32_t *ids, size_t n, size_t end) {
     return length;
 }
 
-static fn_status propose(fn_drafter *drafter, const fn_draft_request *request, int32_t *out,
-                         size_t *n, fn_error *err) {
+static void look_up(fn_draft_request *request) {
     size_t best = SHORTEST - 1;
     size_t from = 0;
-    (void)drafter;
-    (void)err;
     for (size_t end = request->n - 1; end > 0 && best < LONGEST; end--) { /* the latest of equals */
         size_t length = match(request->ids, request->n, end);
         if (length > best) {
@@ -33,8 +30,16 @@ static fn_status propose(fn_drafter *drafter, const fn_draft_request *request, i
     }
     if (from > 0) {
         size_t there = request->n - from;
-        *n = there < request->wanted ? there : request->wanted;
-        memcpy(out, request->ids + from, *n * sizeof *out);
+        request->made = there < request->wanted ? there : request->wanted;
+        memcpy(request->out, request->ids + from, request->made * sizeof *request->out);
+    }
+}
+
+static fn_status propose(fn_draft_request *requests, size_t n, float *logits, fn_error *err) {
+    (void)logits;
+    (void)err;
+    for (size_t i = 0; i < n; i++) {
+        look_up(&requests[i]);
     }
     return FN_OK;
 }

@@ -10,13 +10,13 @@ typedef struct model_drafter {
     fn_forward *forward;
     fn_state *known, *guess;
     size_t context;
-    int32_t *ids;  /* [context]: what `known` has read */
-    float *logits; /* [V] */
+    int32_t *ids; /* [context]: what `known` has read */
 } model_drafter;
 
 /* Reads true ids [n] behind what agrees with them; logits of the last. A recurrence cannot be cut short: where the
  * sequence went another way, all of it is read again. */
-static fn_status follow(model_drafter *d, const int32_t *ids, size_t n, fn_error *err) {
+static fn_status follow(model_drafter *d, const int32_t *ids, size_t n, float *logits,
+                        fn_error *err) {
     size_t length = fn_state_length(d->known);
     size_t chunk = fn_forward_max_rows(d->forward);
     fn_status status = FN_OK;
@@ -33,43 +33,41 @@ static fn_status follow(model_drafter *d, const int32_t *ids, size_t n, fn_error
         }
     }
     if (status == FN_OK) {
-        fn_forward_head(d->forward, d->known, d->logits);
+        fn_forward_head(d->forward, d->known, logits);
     }
     return status;
 }
 
 /* One guess read by the state that is thrown away. */
-static fn_status read_guess(model_drafter *d, bool first, int32_t id, fn_error *err) {
+static fn_status read_guess(model_drafter *d, bool first, int32_t id, float *logits,
+                            fn_error *err) {
     static const uint8_t wants[1] = {1};
     fn_status status = first ? fn_state_assign(d->guess, d->known, err) : FN_OK;
     fn_segment segment = {.state = d->guess, .ids = &id, .n = 1, .wants = wants};
-    return status == FN_OK ? fn_forward_run(d->forward, &segment, 1, d->logits, NULL, err) : status;
+    return status == FN_OK ? fn_forward_run(d->forward, &segment, 1, logits, NULL, err) : status;
 }
 
-static fn_status propose(fn_drafter *drafter, const fn_draft_request *request, int32_t *out,
-                         size_t *n, fn_error *err) {
-    model_drafter *d = (model_drafter *)drafter;
+static fn_status propose_one(fn_draft_request *r, float *logits, fn_error *err) {
+    model_drafter *d = (model_drafter *)r->drafter;
     size_t vocab = fn_forward_shape(d->forward)->vocab;
-    float together = 1.0F;
-    if (request->n + request->wanted > d->context) {
+    if (r->n + r->wanted > d->context) {
         return FN_OK; /* the second model's context is shorter */
     }
-    fn_status status = follow(d, request->ids, request->n, err);
-    while (status == FN_OK && *n < request->wanted) {
-        float probability = 0;
-        int32_t id = -1;
-        if (*n > 0) {
-            status = read_guess(d, *n == 1, out[*n - 1], err);
+    bool more = true;
+    fn_status status = follow(d, r->ids, r->n, logits, err);
+    while (status == FN_OK && more) {
+        if (r->made > 0) {
+            status = read_guess(d, r->made == 1, r->out[r->made - 1], logits, err);
         }
-        if (status == FN_OK) {
-            status =
-                fn_draft_pick(request, d->logits, vocab, request->n + *n, &id, &probability, err);
-        }
-        together *= probability;
-        if (status != FN_OK || together < request->least) {
-            break;
-        }
-        out[(*n)++] = id;
+        status = status == FN_OK ? fn_draft_take(r, logits, vocab, &more, err) : status;
+    }
+    return status;
+}
+
+static fn_status propose(fn_draft_request *requests, size_t n, float *logits, fn_error *err) {
+    fn_status status = FN_OK;
+    for (size_t i = 0; i < n && status == FN_OK; i++) {
+        status = propose_one(&requests[i], logits, err);
     }
     return status;
 }
@@ -79,14 +77,12 @@ static void destroy(fn_drafter *drafter) {
     fn_state_destroy(d->known);
     fn_state_destroy(d->guess);
     fn_free(d->ids);
-    fn_free(d->logits);
     fn_free(d);
 }
 
 fn_status fn_drafter_model(fn_forward *forward, fn_state_pool *pool, size_t context,
                            fn_drafter **out, fn_error *err) {
     static const fn_drafter_kind kind = {propose, destroy};
-    size_t vocab = fn_forward_shape(forward)->vocab;
     *out = NULL;
     model_drafter *d = fn_alloc_zero(1, sizeof *d);
     if (d == NULL) {
@@ -94,10 +90,8 @@ fn_status fn_drafter_model(fn_forward *forward, fn_state_pool *pool, size_t cont
     }
     *d = (model_drafter){.base.kind = &kind, .forward = forward, .context = context};
     d->ids = fn_alloc(context, sizeof *d->ids);
-    d->logits = fn_alloc_aligned(vocab, sizeof *d->logits);
-    fn_status status = d->ids != NULL && d->logits != NULL
-                           ? fn_state_create(pool, context, &d->known, err)
-                           : fn_fail_nomem(err, "a drafter", context * sizeof *d->ids);
+    fn_status status = d->ids != NULL ? fn_state_create(pool, context, &d->known, err)
+                                      : fn_fail_nomem(err, "a drafter", context * sizeof *d->ids);
     status = status == FN_OK ? fn_state_create(pool, context, &d->guess, err) : status;
     if (status != FN_OK) {
         fn_drafter_destroy(&d->base);
@@ -107,8 +101,7 @@ fn_status fn_drafter_model(fn_forward *forward, fn_state_pool *pool, size_t cont
     return FN_OK;
 }
 
-size_t fn_drafter_model_bytes(const fn_shape *shape, const fn_state_layout *layout,
-                              size_t context) {
+size_t fn_drafter_model_bytes(const fn_state_layout *layout, size_t context) {
     return 2 * (fn_state_recurrent_bytes(layout) + fn_state_paged_bytes(layout, context)) +
-           context * sizeof(int32_t) + shape->vocab * sizeof(float);
+           context * sizeof(int32_t);
 }

@@ -51,35 +51,12 @@ typedef struct load {
     size_t prompt_ids, drafted;
 } load;
 
-/* Guesses behind the id that was chosen last, into the sequence's ids. One that fails is none. */
-static void guess(const fn_scheduler *s, fn_sequence *q) {
-    size_t left = fn_stepper_left(q->stepper);
-    size_t wanted = fn_draft_pace_choose(&q->draft_pace);
-    wanted = wanted < left ? wanted : left - 1; /* the next choice is not a guess */
-    if (wanted == 0) {
-        return;
-    }
-    double begin = fn_clock_seconds();
-    fn_draft_request request = {.state = q->state,
-                                .ids = q->ids,
-                                .n = q->n_ids,
-                                .wanted = wanted,
-                                .least = s->engine->draft.least,
-                                .pick = fn_draft_guess,
-                                .ud = q->stepper};
-    if (fn_drafter_propose(q->drafter, &request, q->ids + q->n_ids, &q->drafted, NULL) != FN_OK) {
-        q->drafted = 0;
-    }
-    q->guess_seconds = fn_clock_seconds() - begin;
-}
-
 static load take_stock(fn_scheduler *s) {
     load l = {0};
     for (size_t i = 0; i < s->max_running; i++) {
         fn_sequence *q = &s->sequences[i];
         q->rows = 0;
         q->drafted = 0;
-        q->guess_seconds = 0;
         q->wants = false;
         l.prompts += reads_prompt(q);
         l.answers += q->request != NULL && !reads_prompt(q);
@@ -90,26 +67,22 @@ static load take_stock(fn_scheduler *s) {
 /* Under the engine's mutex: guessing computes. */
 static load plan(fn_scheduler *s) {
     load l = take_stock(s);
-    bool drafts = l.prompts == 0 && l.answers <= FN_DRAFTING_ANSWERS &&
-                  l.answers * (1 + s->engine->draft.most) <= s->engine->chunk;
     size_t row = 0;
     s->n_batch = 0;
+    s->answers = l.answers;
     memset(s->wants, 0, s->engine->chunk);
+    fn_batch_guess(s, l.answers, l.prompts > 0);
     for (size_t i = 0; i < s->max_running; i++) {
         fn_sequence *q = &s->sequences[i];
-        if (q->request == NULL || reads_prompt(q)) {
-            continue;
+        if (q->request != NULL && !reads_prompt(q)) {
+            add(s, q, 1, row);
+            row += q->rows;
+            l.drafted += q->drafted;
         }
-        if (drafts && q->drafter != NULL && q->phase == FN_SEQUENCE_ANSWER) {
-            guess(s, q);
-        }
-        add(s, q, 1, row);
-        row += q->rows;
-        l.drafted += q->drafted;
     }
     if (l.prompts > 0) {
-        size_t room = fn_pace_chunk(&s->pace, l.answers, s->engine->chunk - l.answers);
-        l.prompt_ids = add_prompts(s, room, l.prompts, l.answers);
+        size_t room = fn_pace_chunk(&s->pace, l.answers, s->engine->chunk - row);
+        l.prompt_ids = add_prompts(s, room, l.prompts, row);
     }
     return l;
 }
@@ -157,8 +130,9 @@ static void score_share(void *ctx, size_t thread, size_t n_threads) {
     size_t end = 0;
     fn_share(p->n, thread, n_threads, &begin, &end);
     for (size_t i = begin; i < end; i++) {
-        fn_status status = fn_logprobs(p->s->logits + i * vocab, vocab, o->ids[p->at + i + 1],
-                                       &p->s->logprob[i], p->s->top + i * n_top, n_top, NULL);
+        const float *logits = p->s->logits + (p->s->logits_used + i) * vocab;
+        fn_status status = fn_logprobs(logits, vocab, o->ids[p->at + i + 1], &p->s->logprob[i],
+                                       p->s->top + i * n_top, n_top, NULL);
         p->s->logprob_status[i] = status;
     }
 }
@@ -169,8 +143,9 @@ static void score_prompt(fn_scheduler *s, fn_sequence *q, size_t first_row, size
     size_t left = q->rows - (at + q->rows == r->options.n_ids); /* the last row's is the answer */
     for (size_t done = 0; done < left;) {
         size_t n = left - done < s->max_running ? left - done : s->max_running;
+        float *logits = s->logits + s->logits_used * s->engine->shape.vocab;
         prompt_rows rows = {.s = s, .q = q, .at = at + done, .n = n};
-        fn_forward_logits(s->engine->forward, first_row + done, n, s->logits);
+        fn_forward_logits(s->engine->forward, first_row + done, n, logits);
         fn_pool_run(s->engine->pool, score_share, &rows);
         for (size_t i = 0; i < n; i++) {
             if (s->logprob_status[i] != FN_OK) {
@@ -219,6 +194,7 @@ static fn_status run(fn_scheduler *s, fn_error *err) {
         s->in_batch[i]->logits = logits;
         logits += s->in_batch[i]->wants ? (1 + s->in_batch[i]->drafted) * e->shape.vocab : 0;
     }
+    s->logits_used = (size_t)(logits - s->logits) / e->shape.vocab;
     s->forward_seconds = fn_clock_seconds() - begin;
     if (status == FN_OK) {
         choose(s);
@@ -231,6 +207,7 @@ static fn_status run(fn_scheduler *s, fn_error *err) {
 static void choose_from_kept(fn_scheduler *s, fn_sequence *q) {
     fn_engine *e = s->engine;
     q->rows = 0;
+    q->wanted = 0;
     q->drafted = 0;
     q->wants = fn_stepper_more(q->stepper);
     q->logits = s->logits;
@@ -282,6 +259,7 @@ void fn_batch_run(fn_scheduler *s) {
     if (s->n_batch == 0 || status == FN_E_CANCELLED) {
         return; /* nothing has changed; those who cancelled leave next */
     }
+    uint64_t before = s->generated_ids;
     for (size_t i = 0; i < s->n_batch; i++) {
         if (status == FN_OK) {
             take_outcome(s, s->in_batch[i]);
@@ -290,8 +268,14 @@ void fn_batch_run(fn_scheduler *s) {
         }
     }
     double seconds = fn_clock_seconds() - begin;
-    if (status == FN_OK && l.drafted == 0) {
-        fn_pace_learn(&s->pace, l.answers, l.prompt_ids, seconds);
+    if (status == FN_OK) {
+        size_t rows = l.answers + l.drafted;
+        fn_pace_learn(&s->pace, rows, l.prompt_ids, seconds - s->guess_seconds);
+    }
+    double alone = fn_row_times_of(&s->pace.alone, l.answers);
+    if (l.prompts == 0 && alone > 0) {
+        s->answer_seconds += seconds;
+        s->plain_seconds += (double)(s->generated_ids - before) / (double)l.answers * alone;
     }
     s->forwards++;
     s->rows += l.answers + l.drafted + l.prompt_ids;

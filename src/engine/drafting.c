@@ -138,7 +138,7 @@ uint64_t fn_draft_limit(const fn_draft_setup *setup, uint64_t mem_limit, size_t 
     uint64_t used = small->weights->arena_bytes +
                     fn_forward_bytes(&small->shape, small->chunk, small->context,
                                      fn_pool_threads(small->pool)) +
-                    sessions * fn_drafter_model_bytes(&small->shape, &small->layout, context);
+                    sessions * fn_drafter_model_bytes(&small->layout, context);
     return mem_limit > used ? mem_limit - used : 1;
 }
 
@@ -191,27 +191,34 @@ fn_status fn_draft_guess(void *ud, const float *logits, size_t position, int32_t
 }
 
 /* Guesses behind the id at the session's end, into its ids. */
-static fn_status guess(fn_draft_run *run, size_t *n, fn_error *err) {
+static fn_status guess(fn_draft_run *run, size_t *wanted, size_t *made, fn_error *err) {
     fn_session *s = run->session;
     const fn_engine *e = s->engine;
     size_t length = fn_session_length(s);
     size_t room = e->context - length - 1;
     size_t left = fn_stepper_left(run->stepper) - 1; /* behind the id that is chosen */
-    size_t wanted = s->drafter != NULL ? fn_draft_pace_choose(&s->pace) : 0;
-    wanted = wanted < room ? wanted : room;
-    wanted = wanted < left ? wanted : left;
-    *n = 0;
-    if (wanted == 0 || length == 0) {
+    size_t n = s->drafter != NULL ? fn_draft_pace_choose(&s->pace) : 0;
+    n = n < room ? n : room;
+    n = n < left ? n : left;
+    *wanted = length > 0 ? n : 0;
+    *made = 0;
+    if (*wanted == 0) {
         return FN_OK;
     }
-    fn_draft_request request = {.state = s->state,
+    fn_draft_request request = {.drafter = s->drafter,
+                                .state = s->state,
                                 .ids = s->ids,
                                 .n = length + 1,
-                                .wanted = wanted,
+                                .wanted = *wanted,
                                 .least = e->draft.least,
                                 .pick = fn_draft_guess,
-                                .ud = run->stepper};
-    return fn_drafter_propose(s->drafter, &request, s->ids + length + 1, n, err);
+                                .ud = run->stepper,
+                                .out = s->ids + length + 1};
+    fn_stepper_suppose(run->stepper, s->ids[length]);
+    fn_status status = fn_drafters_propose(&request, 1, s->rows, err);
+    fn_stepper_forget(run->stepper);
+    *made = request.made;
+    return status;
 }
 
 static fn_status forward(fn_session *s, size_t n, fn_error *err) {
@@ -225,63 +232,60 @@ static fn_status forward(fn_session *s, size_t n, fn_error *err) {
 }
 
 /* Guess and forward, one after the other under the engine's mutex. */
-static fn_status run_rows(fn_draft_run *run, size_t *drafted, double seconds[2], fn_error *err) {
+static fn_status run_rows(fn_draft_run *run, fn_draft_outcome *pass, fn_error *err) {
     fn_session *s = run->session;
     pthread_mutex_lock(&s->engine->mutex);
     double begin = fn_clock_seconds();
-    fn_status status = guess(run, drafted, err);
+    fn_status status = guess(run, &pass->wanted, &pass->made, err);
     double guessed = fn_clock_seconds();
-    status = status == FN_OK ? forward(s, 1 + *drafted, err) : status;
+    status = status == FN_OK ? forward(s, 1 + pass->made, err) : status;
     pthread_mutex_unlock(&s->engine->mutex);
-    seconds[0] = guessed - begin;
-    seconds[1] = fn_clock_seconds() - guessed;
+    pass->guess_seconds = guessed - begin;
+    pass->forward_seconds = fn_clock_seconds() - guessed;
     return status;
 }
 
-void fn_draft_count(fn_drafting *c, fn_draft_pace *pace, size_t drafted, size_t held,
-                    const double seconds[2]) {
+void fn_draft_count(fn_drafting *c, const fn_draft_outcome *pass) {
     c->passes++;
-    c->drafted += drafted;
-    c->accepted += held;
-    for (size_t i = 0; i < drafted; i++) {
+    c->drafted += pass->made;
+    c->accepted += pass->held;
+    for (size_t i = 0; i < pass->made; i++) {
         c->drafted_at[i]++;
-        c->accepted_at[i] += i < held;
+        c->accepted_at[i] += i < pass->held;
     }
-    c->guess_seconds += seconds[0];
-    c->forward_seconds += seconds[1];
-    fn_draft_pace_note(pace, drafted, held, seconds[0], seconds[1]);
-    c->plain_seconds = pace->verify[0];
+    c->guess_seconds += pass->guess_seconds;
+    c->forward_seconds += pass->forward_seconds;
 }
 
 fn_status fn_draft_pass(fn_draft_run *run, int32_t *id, fn_error *err) {
     fn_session *s = run->session;
     size_t length = fn_session_length(s);
-    size_t drafted = 0;
-    size_t held = 0;
-    double seconds[2];
+    fn_draft_outcome pass = {0};
     s->ids[length] = *id;
     s->logits_ready = false;
-    fn_status status = run_rows(run, &drafted, seconds, err);
+    fn_status status = run_rows(run, &pass, err);
     if (status != FN_OK) {
         return status;
     }
     status = fn_stepper_accept(run->stepper, err);
     while (status == FN_OK && fn_stepper_more(run->stepper)) {
-        const float *logits = s->rows + held * s->engine->shape.vocab;
-        status = fn_stepper_choose(run->stepper, logits, length + held + 1, id, err);
-        if (status != FN_OK || held == drafted || *id != s->ids[length + held + 1]) {
+        const float *logits = s->rows + pass.held * s->engine->shape.vocab;
+        status = fn_stepper_choose(run->stepper, logits, length + pass.held + 1, id, err);
+        if (status != FN_OK || pass.held == pass.made || *id != s->ids[length + pass.held + 1]) {
             break;
         }
-        held++;
+        pass.held++;
         status = fn_stepper_accept(run->stepper, err);
     }
-    fn_draft_count(&run->counts, &s->pace, drafted, held, seconds);
-    if (drafted > 0) {
+    fn_draft_count(&run->counts, &pass);
+    fn_draft_pace_note(&s->pace, &pass);
+    run->counts.plain_seconds = s->pace.verify[0];
+    if (pass.made > 0) {
         fn_error ignored = {0};
-        fn_status back = fn_state_roll_back(s->state, held + 1, &ignored);
+        fn_status back = fn_state_roll_back(s->state, pass.held + 1, &ignored);
         status = status == FN_OK && back != FN_OK ? fn_fail(err, back, "%s", ignored.text) : status;
     }
-    s->logits = s->rows + held * s->engine->shape.vocab;
+    s->logits = s->rows + pass.held * s->engine->shape.vocab;
     s->logits_ready = true;
     return status;
 }

@@ -52,9 +52,8 @@ FN_NODISCARD fn_status fn_session_make_drafter(fn_session *session, fn_error *er
 /* For fn_draft_request.pick: ud is the stepper. */
 FN_NODISCARD fn_status fn_draft_guess(void *ud, const float *logits, size_t position, int32_t *id,
                                       fn_error *err);
-/* A pass with so many guesses of which so many held; seconds of guessing and of the forward. */
-void fn_draft_count(fn_drafting *counts, fn_draft_pace *pace, size_t drafted, size_t held,
-                    const double seconds[2]);
+/* Adds a pass to what is told of an answer. */
+void fn_draft_count(fn_drafting *counts, const fn_draft_outcome *pass);
 
 /* An answer that is being made. */
 typedef struct fn_draft_run {

@@ -3,10 +3,6 @@
 #define FIRST_CHUNK 16
 #define MIN_CHUNK 4
 
-static size_t place_of(size_t answers) {
-    return answers < FN_PACE_MAX_ANSWERS ? answers : FN_PACE_MAX_ANSWERS;
-}
-
 static double chunk_of(const fn_pace *p) {
     return p->chunk > 0 ? p->chunk : FIRST_CHUNK;
 }
@@ -15,7 +11,7 @@ size_t fn_pace_chunk(const fn_pace *p, size_t answers, size_t room) {
     if (answers == 0) {
         return room;
     }
-    if (!(p->alone[place_of(answers)] > 0)) {
+    if (!(fn_row_times_of(&p->alone, answers) > 0)) {
         return 0;
     }
     size_t chunk = (size_t)chunk_of(p);
@@ -27,28 +23,22 @@ static double between(double x, double least, double most) {
     return x > most ? most : x;
 }
 
-/* Near the middle of what was seen, not its mean: forwards that the system held up must not count for more. */
-static double follow(double known, double seen) {
-    return known > 0 ? known + 0.3 * (between(seen, 0.5 * known, 1.5 * known) - known) : seen;
-}
-
 /* Far too fast: up to twice as many ids next time; else part of the way. */
 static double next_chunk(double chunk, double ratio) {
     double factor = between(ratio, 0.5, 2);
     return chunk * (factor > 1.5 ? factor : 1 + 0.5 * (factor - 1));
 }
 
-void fn_pace_learn(fn_pace *p, size_t answers, size_t prompt_ids, double seconds) {
-    double *alone = &p->alone[place_of(answers)];
-    if (answers == 0 || !(seconds > 0)) {
+void fn_pace_learn(fn_pace *p, size_t rows, size_t prompt_ids, double seconds) {
+    if (rows == 0 || !(seconds > 0)) {
         return;
     }
     if (prompt_ids == 0) {
-        *alone = follow(*alone, seconds);
+        fn_row_times_learn(&p->alone, rows, seconds);
         return;
     }
     double ids = (double)prompt_ids;
-    double ratio = FN_PACE_STRETCH * *alone / seconds;
+    double ratio = FN_PACE_STRETCH * fn_row_times_near(&p->alone, rows) / seconds;
     if (ids < 0.7 * chunk_of(p) && ratio > 1) {
         return; /* the end of a prompt: a smaller chunk than was allowed says nothing of that one */
     }

@@ -8,21 +8,20 @@
 #ifndef FN_ENGINE_PACE_H
 #define FN_ENGINE_PACE_H
 
-#include <stddef.h>
+#include "engine/row_times.h"
 
 #define FN_PACE_STRETCH 2.6
 #define FN_PACE_MAX_ANSWERS 128
 
 typedef struct fn_pace {
-    double alone[FN_PACE_MAX_ANSWERS +
-                 1]; /* [answers] seconds of a forward of answers alone; 0: unknown */
-    double chunk;    /* prompt ids beside answers; 0: nothing learnt yet */
+    fn_row_times alone; /* forwards of so many answers' rows without a prompt */
+    double chunk;       /* prompt ids beside answers; 0: nothing learnt yet */
 } fn_pace;
 
-/* Prompt ids for the next forward beside `answers` rows; room: rows that are left. 0: run the answers alone
+/* Prompt ids for the next forward beside that many answers; room: rows that are left. 0: run the answers alone
  * once, so that their time is known. */
 size_t fn_pace_chunk(const fn_pace *p, size_t answers, size_t room);
-/* A forward of so many answer rows and prompt ids took so long. */
-void fn_pace_learn(fn_pace *p, size_t answers, size_t prompt_ids, double seconds);
+/* A forward of so many rows of answers, guesses among them, and prompt ids took so long. */
+void fn_pace_learn(fn_pace *p, size_t rows, size_t prompt_ids, double seconds);
 
 #endif

@@ -151,8 +151,10 @@ static void publish(fn_scheduler *s) {
     c->prompt_ids = s->prompt_ids;
     c->cached_ids = s->cached_ids;
     c->generated_ids = s->generated_ids;
-    c->drafted_ids = s->drafted_ids;
-    c->accepted_ids = s->accepted_ids;
+    c->drafting = s->drafting;
+    c->drafting.drafter = fn_draft_name(&s->engine->draft);
+    c->answer_seconds = s->answer_seconds;
+    c->plain_seconds = s->plain_seconds;
     c->forwards = s->forwards;
     c->rows = s->rows;
     c->busy_seconds = s->busy_seconds;
@@ -253,15 +255,16 @@ static fn_status make_buffers(fn_scheduler *s, fn_error *err) {
     s->top = fn_alloc_zero(n * MAX_LOGPROBS, sizeof *s->top);
     s->logprob = fn_alloc_zero(n, sizeof *s->logprob);
     s->logprob_status = fn_alloc_zero(n, sizeof *s->logprob_status);
-    size_t drafting = FN_DRAFTING_ANSWERS * (1 + s->engine->draft.most);
-    size_t rows = n > drafting ? n : drafting;
-    s->logits = fn_alloc_aligned(rows * s->engine->shape.vocab, sizeof *s->logits);
+    s->requests = fn_alloc_zero(n, sizeof *s->requests);
+    size_t guesses = n * s->engine->draft.most;
+    s->logit_rows = 2 * n + (guesses < FN_GUESS_ROWS ? guesses : FN_GUESS_ROWS);
+    s->logits = fn_alloc_aligned(s->logit_rows * s->engine->shape.vocab, sizeof *s->logits);
     bool ok = s->sequences != NULL && s->segments != NULL && s->in_batch != NULL &&
               s->wants != NULL && s->top != NULL && s->logprob != NULL &&
-              s->logprob_status != NULL && s->logits != NULL;
+              s->logprob_status != NULL && s->requests != NULL && s->logits != NULL;
     return ok ? FN_OK
               : fn_fail_nomem(err, "the scheduler",
-                              rows * s->engine->shape.vocab * sizeof *s->logits);
+                              s->logit_rows * s->engine->shape.vocab * sizeof *s->logits);
 }
 
 static fn_status make_cache(fn_scheduler *s, const fn_scheduler_options *o, fn_error *err) {
@@ -305,6 +308,8 @@ fn_status fn_scheduler_create(fn_engine *engine, const fn_scheduler_options *opt
                          ? options->state_bytes
                          : engine->sessions * fn_session_bytes(&engine->shape, &engine->layout,
                                                                engine->context, engine->draft.most);
+    fn_draft_patience_init(&s->patience);
+    fn_draft_odds_init(&s->odds);
     s->counts.state_limit = s->state_limit;
     s->counts.cache_limit = options->cache_bytes;
     pthread_mutex_init(&s->mutex, NULL);
@@ -342,6 +347,7 @@ void fn_scheduler_destroy(fn_scheduler *s) {
     fn_free(s->segments);
     fn_free(s->in_batch);
     fn_free(s->wants);
+    fn_free(s->requests);
     fn_free(s->top);
     fn_free(s->logprob);
     fn_free(s->logprob_status);

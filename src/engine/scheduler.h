@@ -35,14 +35,16 @@ typedef struct fn_sequence {
     double first;     /* seconds until its first id; 0: none yet */
     bool told;        /* its end was told and is in the request's result */
 
-    fn_drafter *drafter;      /* or NULL */
-    fn_draft_pace draft_pace; /* of this answer */
+    fn_drafter *drafter; /* or NULL */
+    fn_draft_odds odds;  /* of this answer's guesses */
     fn_drafting drafting;
 
     /* the forward at hand */
-    size_t rows;          /* 0: not in it */
-    size_t drafted;       /* of them guesses: the last ones */
-    double guess_seconds; /* of making these */
+    size_t rows;    /* 0: not in it */
+    size_t wanted;  /* guesses that were asked for */
+    size_t drafted; /* guesses that were made: its last rows */
+    double reach,
+        chance; /* that the next guess is made, that it holds: while it is decided how many */
     bool wants; /* logits of its last row, and of those before that are followed by a guess */
     const float *logits; /* [1 + drafted, V] */
     int32_t next;        /* chosen from the first of them */
@@ -73,12 +75,20 @@ struct fn_scheduler {
     fn_pace pace;
     uint64_t
         ended[FN_FINISH_CANCELLED + 1]; /* answers by fn_finish, and others: told with the counts */
-    uint64_t failed, generated_ids, prompt_ids, cached_ids, drafted_ids, accepted_ids;
+    uint64_t failed, generated_ids, prompt_ids, cached_ids;
     uint64_t forwards, rows;
-    double busy_seconds;
-    double forward_seconds; /* of the last forward */
-    size_t turn;            /* which prompt comes first in the next forward */
-    float *logits;          /* [logit rows, V]: one an answer, or all of those that draft */
+    fn_drafting drafting;
+    double busy_seconds, answer_seconds, plain_seconds;
+    size_t answers;                        /* of the last forward */
+    double forward_seconds, guess_seconds; /* of the last forward, and of the guesses in it */
+    fn_row_times guess_times;              /* one guess for each of so many sequences */
+    bool guess_tried;
+    fn_draft_patience patience;
+    fn_draft_odds odds;         /* of all answers: what a new one begins with */
+    fn_draft_request *requests; /* [max_running] */
+    size_t turn;                /* which prompt comes first in the next forward */
+    float *logits;              /* [logit_rows, V]: of answers and guesses, then of prompts' ids */
+    size_t logit_rows, logits_used;
     fn_segment *segments;   /* [max_running] */
     fn_sequence **in_batch; /* [max_running], as the segments */
     size_t n_batch;
@@ -88,8 +98,8 @@ struct fn_scheduler {
     fn_status *logprob_status; /* [max_running] */
 };
 
-/* Answers that may draft in one forward. With more of them, or with a prompt, rows of others are worth more. */
-#define FN_DRAFTING_ANSWERS 4
+/* Guesses in one forward at most. */
+#define FN_GUESS_ROWS 64
 
 /* ---- sequence.c ---- */
 
@@ -105,6 +115,14 @@ void fn_sequence_prompt_read(fn_scheduler *s, fn_sequence *q);
 void fn_sequence_accept(fn_scheduler *s, fn_sequence *q);
 /* Frees its place; the request learns of a failure. */
 void fn_sequence_end(fn_scheduler *s, fn_sequence *q, const fn_error *failure);
+
+/* ---- batch_guesses.c ---- */
+
+/* Before a forward: guesses for the answers that run, as many as pay by what forwards of more rows and the guesses
+ * themselves were measured to take, also beside a prompt. Under the engine's mutex: guessing computes. */
+void fn_batch_guess(fn_scheduler *s, size_t answers, bool prompts);
+/* Its first half: sets `wanted` of every sequence, at most `room` in all. */
+void fn_batch_choose(fn_scheduler *s, size_t answers, bool prompts, size_t room);
 
 /* ---- batch.c ---- */
 

@@ -39,7 +39,7 @@ static fn_status make_parts(const fn_scheduler *s, fn_sequence *q, fn_error *err
     memcpy(q->ids, r->options.ids, r->options.n_ids * sizeof *q->ids);
     q->n_ids = r->options.n_ids;
     fn_status status = fn_state_create(e->states, room_of(r), &q->state, err);
-    fn_draft_pace_init(&q->draft_pace, e->draft.most, e->draft.fixed);
+    q->odds = s->odds;
     q->drafting.drafter = fn_draft_name(&e->draft);
     status = status == FN_OK ? fn_draft_make(e, q->state, room_of(r), &q->drafter, err) : status;
     return status == FN_OK ? fn_stepper_create(&options, &q->stepper, err) : status;
@@ -190,6 +190,24 @@ static void complete(fn_scheduler *s, fn_sequence *q) {
     }
 }
 
+/* What the pass's guesses were worth, told and learnt. */
+static void count_pass(fn_scheduler *s, fn_sequence *q, size_t held) {
+    fn_draft_outcome pass = {.wanted = q->wanted,
+                             .made = q->drafted,
+                             .held = held,
+                             .guess_seconds = s->guess_seconds,
+                             .forward_seconds = s->forward_seconds};
+    if (q->rows > 0) {
+        fn_draft_count(&q->drafting, &pass);
+        fn_draft_count(&s->drafting, &pass);
+        fn_draft_odds_note(&q->odds, &pass);
+        fn_draft_odds_note(&s->odds, &pass);
+        q->drafting.plain_seconds = fn_row_times_of(&s->pace.alone, s->answers);
+    }
+    q->request->result.n_drafted += pass.made;
+    q->request->result.n_accepted += held;
+}
+
 /* The id chosen from the first row; and as long as what is chosen is what was guessed, the next row's. */
 static fn_status take_chosen(fn_scheduler *s, fn_sequence *q) {
     size_t held = 0;
@@ -208,14 +226,7 @@ static fn_status take_chosen(fn_scheduler *s, fn_sequence *q) {
                                        q->n_ids, &q->next, &q->error);
         }
     }
-    if (q->drafter != NULL && q->rows > 0) {
-        fn_draft_count(&q->drafting, &q->draft_pace, drafted, held,
-                       (double[2]){q->guess_seconds, s->forward_seconds});
-    }
-    s->drafted_ids += drafted;
-    s->accepted_ids += held;
-    q->request->result.n_drafted += drafted;
-    q->request->result.n_accepted += held;
+    count_pass(s, q, held);
     q->drafted = 0;
     if (drafted > 0 && status == FN_OK) {
         status = fn_state_roll_back(q->state, held + 1, &q->error);

@@ -22,7 +22,8 @@ struct fn_stepper {
     size_t n_end_ids;
     fn_ids forced; /* ids of FORCED_END */
     size_t n_forced;
-    int32_t id; /* chosen last */
+    size_t n_supposed; /* ids before the next guess that are not accepted */
+    int32_t id;        /* chosen last */
     float logprob;
     bool more;
     fn_generated out;
@@ -140,14 +141,29 @@ size_t fn_stepper_left(const fn_stepper *s) {
     return s->limit - s->out.n_ids;
 }
 
-static bool ends_banned(const fn_stepper *s) {
-    return s->out.n_ids < s->settings->min_tokens && !s->settings->ignore_end;
+/* With `more` ids behind those of the answer. */
+static bool ends_banned(const fn_stepper *s, size_t more) {
+    return s->out.n_ids + more < s->settings->min_tokens && !s->settings->ignore_end;
+}
+
+void fn_stepper_suppose(fn_stepper *s, int32_t id) {
+    fn_sampler_suppose(s->sampler, id);
+    s->n_supposed++;
 }
 
 fn_status fn_stepper_guess(fn_stepper *s, const float *logits, size_t position, int32_t *id,
                            fn_error *err) {
-    return fn_sampler_choose(s->sampler, logits, position, s->end_ids,
-                             ends_banned(s) ? s->n_end_ids : 0, id, err);
+    fn_status status = fn_sampler_choose(s->sampler, logits, position, s->end_ids,
+                                         ends_banned(s, s->n_supposed) ? s->n_end_ids : 0, id, err);
+    if (status == FN_OK) {
+        fn_stepper_suppose(s, *id);
+    }
+    return status;
+}
+
+void fn_stepper_forget(fn_stepper *s) {
+    fn_sampler_forget(s->sampler);
+    s->n_supposed = 0;
 }
 
 /* The next of the ids that close the thought, or -1. Once begun, all of them come. */
@@ -167,7 +183,7 @@ fn_status fn_stepper_choose(fn_stepper *s, const float *logits, size_t position,
     s->id = forced_id(s);
     if (s->id < 0) {
         status = fn_sampler_choose(s->sampler, logits, position, s->end_ids,
-                                   ends_banned(s) ? s->n_end_ids : 0, &s->id, err);
+                                   ends_banned(s, 0) ? s->n_end_ids : 0, &s->id, err);
     }
     if (status == FN_OK && g->n_logprobs > 0) {
         status = fn_logprobs(logits, s->vocab, s->id, &s->logprob, s->top, g->n_logprobs, err);

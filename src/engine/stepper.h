@@ -37,9 +37,14 @@ bool fn_stepper_more(const fn_stepper *s);
 /* How many more ids there may be, at most. */
 size_t fn_stepper_left(const fn_stepper *s);
 
-/* What would be chosen at `position` from logits [V], as far as that is known now: for drafts. Changes nothing. */
+/* For guesses: id stands before the next of them, chosen and not accepted yet. */
+void fn_stepper_suppose(fn_stepper *s, int32_t id);
+/* What would be chosen at `position` from logits [V] behind the ids that are supposed, as far as that is known now;
+ * is supposed itself from then on. Everything else stays as it is. */
 FN_NODISCARD fn_status fn_stepper_guess(fn_stepper *s, const float *logits, size_t position,
                                         int32_t *id, fn_error *err);
+/* Nothing is supposed any more. */
+void fn_stepper_forget(fn_stepper *s);
 /* Chooses the id at `position` (ids before it in the sequence) from logits [V]; counts and tells nothing. */
 FN_NODISCARD fn_status fn_stepper_choose(fn_stepper *s, const float *logits, size_t position,
                                          int32_t *id, fn_error *err);

@@ -18,17 +18,19 @@ typedef struct simulated {
     double turn; /* of this pass, in [0, 1) */
 } simulated;
 
-static fn_status propose(fn_drafter *drafter, const fn_draft_request *request, int32_t *out,
-                         size_t *n, fn_error *err) {
-    simulated *d = (simulated *)drafter;
-    size_t guessed = 0;
-    fn_status status = fn_drafter_propose(d->guesser, request, out, &guessed, err);
-    *n = status == FN_OK ? request->wanted : 0;
-    for (size_t i = 0; i < *n; i++) {
-        int32_t next = d->text[request->n + i];
+static fn_status propose(fn_draft_request *requests, size_t n, float *logits, fn_error *err) {
+    simulated *d = (simulated *)requests->drafter;
+    fn_draft_request guessed = *requests;
+    int32_t *out = requests->out;
+    FN_ASSERT(n == 1);
+    guessed.drafter = d->guesser;
+    fn_status status = fn_drafters_propose(&guessed, 1, logits, err);
+    requests->made = status == FN_OK ? requests->wanted : 0;
+    for (size_t i = 0; i < requests->made; i++) {
+        int32_t next = d->text[requests->n + i];
         if (d->turn < d->options->held[i]) {
             out[i] = next;
-        } else if (i >= guessed || out[i] == next) {
+        } else if (i >= guessed.made || out[i] == next) {
             out[i] = (int32_t)((size_t)(next + 1) % d->vocab);
         }
     }

@@ -16,6 +16,12 @@ struct fn_sampler {
     fn_token_logprob *candidates; /* [V] what the filters have left */
     uint32_t *counts;             /* [V] in the answer */
     bool *seen;                   /* [V] in prompt or answer */
+    struct supposed {
+        int32_t id;
+        uint32_t count;
+        bool seen;
+    } supposed[FN_MAX_DRAFTS + 1]; /* [n_supposed], and what was counted of each before */
+    size_t n_supposed;
 };
 
 /* ---- settings ------------------------------------------------------------------------------- */
@@ -141,6 +147,22 @@ void fn_sampler_accept(fn_sampler *s, int32_t id) {
     if (in_vocab(s, id)) {
         s->seen[id] = true;
         s->counts[id] += s->counts[id] < UINT32_MAX;
+    }
+}
+
+void fn_sampler_suppose(fn_sampler *s, int32_t id) {
+    if (in_vocab(s, id)) {
+        FN_ASSERT(s->n_supposed <= FN_MAX_DRAFTS);
+        s->supposed[s->n_supposed++] = (struct supposed){id, s->counts[id], s->seen[id]};
+        fn_sampler_accept(s, id);
+    }
+}
+
+void fn_sampler_forget(fn_sampler *s) {
+    while (s->n_supposed > 0) {
+        const struct supposed *last = &s->supposed[--s->n_supposed];
+        s->counts[last->id] = last->count;
+        s->seen[last->id] = last->seen;
     }
 }
 

@@ -39,6 +39,11 @@ void fn_sampler_see_prompt(fn_sampler *s, const int32_t *ids, size_t n);
 /* Counts id as chosen. Choosing alone counts nothing, so that a draft can be tried and dropped. */
 void fn_sampler_accept(fn_sampler *s, int32_t id);
 
+/* Counts id as chosen until fn_sampler_forget, which forgets all such ids: what stands before a guess, and may
+ * never be accepted. At most FN_MAX_DRAFTS + 1 of them. */
+void fn_sampler_suppose(fn_sampler *s, int32_t id);
+void fn_sampler_forget(fn_sampler *s);
+
 /* How often id was accepted; whether prompt or answer had it. */
 uint32_t fn_sampler_count(const fn_sampler *s, int32_t id);
 bool fn_sampler_has_seen(const fn_sampler *s, int32_t id);

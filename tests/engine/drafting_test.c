@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "flashnext.h"
+#include "engine/stepper.h"
 #include "support/alloc_fail.h"
 #include "support/check_error.h"
 #include "support/model_case.h"
@@ -81,6 +81,8 @@ static void assert_same_sessions(fn_session *a, fn_session *b, const char *what)
     assert_same_floats(x, y, a->engine->shape.vocab, what, n);
 }
 
+/* Two of usual settings, one of everything together, and each penalty alone at temperature 0 and 1: what an accepted
+ * guess repeats must count for the rows behind it, and what a rejected one repeats never. */
 static const fn_sampling samplings[] = {
     {.top_p = 1, .repetition_penalty = 1},
     {.temperature = 1, .top_k = 20, .top_p = 0.95F, .repetition_penalty = 1, .seed = 7},
@@ -89,7 +91,14 @@ static const fn_sampling samplings[] = {
      .repetition_penalty = 1.1F,
      .presence_penalty = 1.5F,
      .frequency_penalty = 0.2F,
-     .seed = 12}};
+     .seed = 12},
+    {.top_p = 1, .repetition_penalty = 1.3F},
+    {.top_p = 1, .repetition_penalty = 1, .presence_penalty = 1.5F},
+    {.top_p = 1, .repetition_penalty = 1, .frequency_penalty = 0.7F},
+    {.temperature = 1, .top_p = 1, .repetition_penalty = 1.3F, .seed = 3},
+    {.temperature = 1, .top_p = 1, .repetition_penalty = 1, .presence_penalty = 1.5F, .seed = 4},
+    {.temperature = 1, .top_p = 1, .repetition_penalty = 1, .frequency_penalty = 0.7F, .seed = 5}};
+#define SAMPLINGS (sizeof samplings / sizeof samplings[0])
 
 static void every_drafter_gives_the_text_of_plain_decoding(void **unused) {
     static const fn_drafter_choice drafters[] = {FN_DRAFT_MTP, FN_DRAFT_LOOKUP, FN_DRAFT_MODEL};
@@ -105,11 +114,11 @@ static void every_drafter_gives_the_text_of_plain_decoding(void **unused) {
                 continue;
             }
             fn_engine *engine = open_drafting(dirs[m], drafter, k, way % 2 == 0);
-            for (size_t i = 0; i < 3; i++) {
+            for (size_t i = 0; i < SAMPLINGS; i++) {
                 int32_t ids[PROMPT];
                 (void)snprintf(what, sizeof what, "%s, drafter %d, %zu drafts, sampling %zu",
                                dirs[m], (int)drafter, k, i);
-                make_ids(plain, 10 * way + i, ids, PROMPT);
+                make_ids(plain, 100 * way + i, ids, PROMPT);
                 fn_session *a = prompted(plain, ids, PROMPT);
                 fn_session *b = prompted(engine, ids, PROMPT);
                 (void)generate(a, &samplings[i], 40);
@@ -136,14 +145,16 @@ typedef struct planned {
     size_t vocab;
 } planned;
 
-static fn_status propose(fn_drafter *drafter, const fn_draft_request *request, int32_t *out,
-                         size_t *n, fn_error *err) {
-    planned *p = (planned *)drafter;
+static fn_status propose(fn_draft_request *requests, size_t n, float *logits, fn_error *err) {
+    planned *p = (planned *)requests->drafter;
     (void)err;
-    *n = request->wanted;
-    for (size_t i = 0; i < *n; i++) {
-        int32_t id = p->truth[request->n + i];
-        out[i] = (p->pattern >> i & 1) != 0 ? (int32_t)((size_t)(id + 1) % p->vocab) : id;
+    (void)logits;
+    assert_int_equal(n, 1);
+    requests->made = requests->wanted;
+    for (size_t i = 0; i < requests->made; i++) {
+        int32_t id = p->truth[requests->n + i];
+        bool miss = (p->pattern >> i & 1) != 0;
+        requests->out[i] = miss ? (int32_t)((size_t)(id + 1) % p->vocab) : id;
     }
     p->pattern = p->pattern >> 3 | p->pattern << 29;
     return FN_OK;
@@ -234,6 +245,89 @@ static void a_snapshot_and_a_file_go_on_with_drafting(void **unused) {
     fn_engine_close(engine);
     fn_engine_close(plain);
     (void)unlink(path);
+}
+
+/* ---- stopping in the middle ---- */
+
+static bool stop_when_counted(void *ud, const fn_event *event) {
+    size_t *left = ud;
+    *left -= event->kind == FN_EVENT_TOKEN;
+    return *left > 0;
+}
+
+/* Whatever place of a pass an answer is stopped at, what follows is what plain decoding says. */
+static void a_stopped_answer_goes_on_as_if_it_had_not(void **unused) {
+    (void)unused;
+    fn_engine *plain = open_drafting(DEMO, FN_DRAFT_OFF, 0, false);
+    fn_engine *engine = open_drafting(DEMO, FN_DRAFT_MTP, 5, true);
+    int32_t ids[PROMPT];
+    make_ids(plain, 3, ids, PROMPT);
+    fn_session *whole = prompted(plain, ids, PROMPT);
+    (void)generate(whole, &samplings[1], 60);
+    for (size_t n = 1; n < 30; n++) {
+        size_t left = n;
+        fn_session *s = prompted(engine, ids, PROMPT);
+        fn_generation g = fn_generation_default(fn_engine_text(engine));
+        g.sampling = samplings[1];
+        g.ignore_end = true;
+        g.on_event = stop_when_counted;
+        g.ud = &left;
+        fn_generated out;
+        assert_int_equal(fn_session_generate(s, &g, &out, NULL), FN_OK);
+        assert_int_equal(out.finish, FN_FINISH_CANCELLED);
+        assert_int_equal(out.n_ids, n);
+        (void)generate(s, &samplings[1], 60 - n);
+        assert_same_sessions(whole, s, "stopped");
+        fn_session_destroy(s);
+    }
+    fn_session_destroy(whole);
+    fn_engine_close(engine);
+    fn_engine_close(plain);
+}
+
+/* A guess sees the guesses before it as the choice behind them will; what failed leaves nothing behind. */
+static void guesses_count_what_stands_before_them(void **unused) {
+    enum { V = 8 };
+    static const float logits[V] = {1, 5, 4, 3, 0, 0, 0, 0};
+    static const fn_sampling penalties[] = {
+        {.top_p = 1, .repetition_penalty = 1, .presence_penalty = 1.5F},
+        {.top_p = 1, .repetition_penalty = 1, .frequency_penalty = 1.5F},
+        {.top_p = 1, .repetition_penalty = 1.5F}};
+    fn_engine *engine = open_drafting(MINI, FN_DRAFT_OFF, 0, false);
+    (void)unused;
+    for (size_t i = 0; i < 3; i++) {
+        fn_generation g = fn_generation_default(fn_engine_text(engine));
+        fn_stepper *s = NULL;
+        g.sampling = penalties[i];
+        g.ignore_end = true;
+        fn_stepper_options options = {
+            .text = fn_engine_text(engine), .vocab = V, .generation = &g, .room = 50};
+        assert_int_equal(fn_stepper_create(&options, &s, NULL), FN_OK);
+        for (size_t pass = 0; pass < 4; pass++) {
+            int32_t guesses[3];
+            int32_t chosen[4];
+            assert_int_equal(fn_stepper_choose(s, logits, 4 * pass, &chosen[0], NULL), FN_OK);
+            fn_stepper_suppose(s, chosen[0]);
+            for (size_t k = 0; k < 3; k++) {
+                size_t at = 4 * pass + 1 + k;
+                assert_int_equal(fn_stepper_guess(s, logits, at, &guesses[k], NULL), FN_OK);
+            }
+            fn_stepper_forget(s);
+            assert_int_equal(fn_stepper_accept(s, NULL), FN_OK);
+            for (size_t k = 0; k < 3; k++) {
+                size_t at = 4 * pass + 1 + k;
+                assert_int_equal(fn_stepper_choose(s, logits, at, &chosen[k + 1], NULL), FN_OK);
+                assert_int_equal(fn_stepper_accept(s, NULL), FN_OK);
+                assert_int_equal(chosen[k + 1], guesses[k]);
+            }
+            if (pass == 0) { /* 5, then the next best for as long as the penalty weighs */
+                assert_int_equal(chosen[0], 1);
+                assert_int_equal(chosen[1], 2);
+            }
+        }
+        fn_stepper_destroy(s);
+    }
+    fn_engine_close(engine);
 }
 
 /* ---- costs, refusals ---- */
@@ -368,6 +462,8 @@ int main(void) {
         cmocka_unit_test(every_drafter_gives_the_text_of_plain_decoding),
         cmocka_unit_test(after_any_pattern_of_hits_and_misses_the_state_is_a_fresh_runs),
         cmocka_unit_test(a_snapshot_and_a_file_go_on_with_drafting),
+        cmocka_unit_test(a_stopped_answer_goes_on_as_if_it_had_not),
+        cmocka_unit_test(guesses_count_what_stands_before_them),
         cmocka_unit_test(a_pass_allocates_nothing),
         cmocka_unit_test(what_cannot_draft_is_refused_at_start),
         cmocka_unit_test(fewer_drafts_are_made_where_memory_is_short),

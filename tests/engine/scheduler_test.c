@@ -308,73 +308,6 @@ static void a_long_prompt_leaves_room_for_running_answers(void **unused) {
     fn_engine_close(engine);
 }
 
-/* ---- drafting ---- */
-
-static fn_engine *open_demo(fn_drafter_choice draft) {
-    fn_engine *engine = NULL;
-    fn_error err = {0};
-    fn_engine_options o = fn_engine_options_default();
-    o.model_dir = "models/demo";
-    o.context = CONTEXT;
-    o.chunk = 32;
-    o.threads = 2;
-    o.draft = draft;
-    o.draft_tokens = 3;
-    o.draft_fixed = true;
-    if (fn_engine_open(&o, &engine, &err) != FN_OK) {
-        fail_msg("%s", err.text);
-    }
-    return engine;
-}
-
-/* Guesses change no answer: of one, of several at once, from the cache, at temperature 0 and 1. */
-static void drafted_answers_equal_plain_ones(void **unused) {
-    enum { REQUESTS = 6 };
-    static const fn_drafter_choice drafters[] = {FN_DRAFT_MTP, FN_DRAFT_LOOKUP};
-    (void)unused;
-    asked all[REQUESTS];
-    told alone[REQUESTS];
-    fn_engine *plain = open_demo(FN_DRAFT_OFF);
-    for (size_t i = 0; i < REQUESTS; i++) {
-        all[i] = long_asked(plain, 70 + i / 2, 30 + 10 * (i / 2), 40 + i);
-        all[i].generation.sampling.temperature = i % 2 == 0 ? 0.0F : 0.3F;
-        all[i].generation.sampling.seed = i;
-        all[i].generation.n_logprobs = 2;
-        told_alone(plain, &all[i], &alone[i]);
-    }
-    fn_engine_close(plain);
-    for (size_t d = 0; d < 2; d++) {
-        fn_engine *engine = open_demo(drafters[d]);
-        fn_scheduler *s = new_scheduler(engine, (fn_scheduler_options){.max_running = 4,
-                                                                       .state_bytes = 1 << 28,
-                                                                       .cache_bytes = 1 << 26});
-        for (size_t at_once = 1; at_once <= 3; at_once += 2) {
-            for (size_t i = 0; i < REQUESTS; i += at_once) {
-                told t[3];
-                for (size_t k = 0; k < at_once; k++) {
-                    told_start(s, &all[i + k], NULL, &t[k]);
-                }
-                for (size_t k = 0; k < at_once; k++) {
-                    told_wait(&t[k]);
-                    assert_same_told(&t[k], &alone[i + k]);
-                    assert_true(t[k].result.n_accepted <= t[k].result.n_drafted);
-                    told_free(&t[k]);
-                }
-            }
-        }
-        fn_scheduler_counts counts;
-        fn_scheduler_get_counts(s, &counts);
-        assert_true(counts.drafted_ids > 0);
-        assert_true(counts.accepted_ids > 0);
-        assert_true(counts.cache_hits > 0);
-        fn_scheduler_destroy(s);
-        fn_engine_close(engine);
-    }
-    for (size_t i = 0; i < REQUESTS; i++) {
-        told_free(&alone[i]);
-    }
-}
-
 /* ---- refusals ---- */
 
 static void prompts_at_and_over_the_limit(void **unused) {
@@ -764,7 +697,6 @@ int main(void) {
         cmocka_unit_test(conversations_read_only_what_is_new),
         cmocka_unit_test(hits_and_forks_are_answered_as_if_cold),
         cmocka_unit_test(a_long_prompt_leaves_room_for_running_answers),
-        cmocka_unit_test(drafted_answers_equal_plain_ones),
         cmocka_unit_test(prompts_at_and_over_the_limit),
         cmocka_unit_test(a_full_queue_refuses_and_the_others_are_answered),
         cmocka_unit_test(requests_that_do_not_fit_together_take_turns),
