@@ -301,7 +301,7 @@ static void measure_matrices(bench *b) {
         size_t n, k;
     } shapes[] = {{10240, 2560}, {2560, 6144}, {1280, 2560},
                   {2560, 640},   {320, 10240}, {10240, 320}};
-    static const size_t batches[] = {1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 512, MAX_BATCH};
+    static const size_t batches[] = {1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128, 512, MAX_BATCH};
     static const struct {
         fn_matrix_kind kind;
         bool fast;

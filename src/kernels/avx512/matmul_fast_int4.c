@@ -3,5 +3,5 @@
 #include "kernels/avx512/matmul_fast_int.inc"
 
 void fn_avx512_matmul_fast_int4(const fn_matmul_args *a) {
-    matmul(a);
+    matmul_any(a);
 }
