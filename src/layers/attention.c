@@ -188,8 +188,8 @@ static void attend_head(const fn_step *s, const attention_job *j, size_t row, si
     }
 }
 
-static void attend_rows(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
-    const attention_job *j = ctx;
+static void attend_rows(const fn_step *s, const attention_job *j, size_t begin, size_t end,
+                        size_t thread) {
     for (size_t r = begin; r < end; r++) {
         const fn_step_segment *g = fn_step_segment_of(s, r);
         size_t visible = g->length + r - g->first + 1;
@@ -206,6 +206,54 @@ static void attend_rows(const fn_step *s, void *ctx, size_t begin, size_t end, s
             attend_head(s, j, r, h, n, thread);
         }
     }
+}
+
+/* Keys that a row reads, roughly: what it costs. */
+static size_t row_cost(const fn_step *s, size_t visible) {
+    size_t most = s->shape->index_budget + s->shape->index_ratio;
+    return must_choose(s, visible) ? most : visible;
+}
+
+/* The first row behind which the costs of all rows up to there exceed `part`. */
+static size_t row_at_cost(const fn_step *s, size_t part) {
+    size_t cost = 0;
+    for (size_t i = 0; i < s->n_segments; i++) {
+        const fn_step_segment *g = &s->segments[i];
+        for (size_t t = 0; t < g->n; t++) {
+            cost += row_cost(s, g->length + t + 1);
+            if (cost > part) {
+                return g->first + t;
+            }
+        }
+    }
+    return s->rows;
+}
+
+typedef struct attend_job {
+    const fn_step *step;
+    const attention_job *attention;
+    size_t cost; /* of all rows */
+} attend_job;
+
+/* Neighbouring rows, which read much the same keys, on one thread; later rows read more. */
+static void attend_share(void *ctx, size_t thread, size_t n_threads) {
+    const attend_job *j = ctx;
+    size_t begin;
+    size_t end;
+    fn_share(j->cost, thread, n_threads, &begin, &end);
+    attend_rows(j->step, j->attention, row_at_cost(j->step, begin), row_at_cost(j->step, end),
+                thread);
+}
+
+static void attend_many_rows(const fn_step *s, const attention_job *attention) {
+    attend_job j = {.step = s, .attention = attention};
+    for (size_t i = 0; i < s->n_segments; i++) {
+        const fn_step_segment *g = &s->segments[i];
+        for (size_t t = 0; t < g->n; t++) {
+            j.cost += row_cost(s, g->length + t + 1);
+        }
+    }
+    fn_pool_run(s->pool, attend_share, &j);
 }
 
 /* ---- few rows: all threads share one row's blocks, then its key heads ---- */
@@ -278,7 +326,7 @@ void fn_layer_attention(const fn_step *s, const fn_attention_weights *w, const f
     }
     fn_step_lap(s, FN_PROFILE_INDEXER);
     if (s->rows >= fn_pool_threads(s->pool) && s->rows > 1) {
-        fn_step_each(s, s->rows, attend_rows, &j);
+        attend_many_rows(s, &j);
     } else {
         attend_few_rows(s, &j);
     }
