@@ -145,7 +145,7 @@ static void attend(const fn_step *s, float *out, size_t row, size_t first_head, 
     size_t at = row * m->n_heads + first_head;
     const void **k = s->key_rows + thread * s->max_keys;
     const void **v = s->value_rows + thread * s->max_keys;
-    float *scores = s->scores + thread * s->max_keys * heads;
+    float *scores = s->scores + thread * s->max_keys * (m->n_heads / m->n_kv_heads);
     float scale = 1.0f / sqrtf((float)d);
     if (keeps_bf16(s)) {
         s->k->attention_bf16(&(fn_attention_bf16_args){.out = out,
@@ -172,16 +172,16 @@ static void attend(const fn_step *s, float *out, size_t row, size_t first_head, 
     }
 }
 
-static void attend_head(const fn_step *s, const attention_job *j, size_t row, size_t head, size_t n,
-                        size_t thread) {
+/* Query heads [first, first + heads), all of one key head, over the thread's n chosen keys. */
+static void attend_some(const fn_step *s, const attention_job *j, size_t row, size_t first,
+                        size_t heads, size_t n, size_t thread) {
     const fn_shape *m = s->shape;
-    size_t shared_by = m->n_heads / m->n_kv_heads;
     size_t d = m->head_dim;
-    size_t first = head * shared_by;
     float *out = s->attended + (row * m->n_heads + first) * d;
-    gather(s, fn_step_segment_of(s, row), j->index, head, n, thread);
-    attend(s, out, row, first, shared_by, n, thread);
-    for (size_t h = 0; h < shared_by; h++) {
+    gather(s, fn_step_segment_of(s, row), j->index, first / (m->n_heads / m->n_kv_heads), n,
+           thread);
+    attend(s, out, row, first, heads, n, thread);
+    for (size_t h = 0; h < heads; h++) {
         float *gate = s->query + (row * m->n_heads + first + h) * 2 * d + d;
         s->k->sigmoid(gate, gate, d, 1.0f);
         s->k->mul(out + h * d, out + h * d, gate, d);
@@ -202,8 +202,9 @@ static void attend_rows(const fn_step *s, const attention_job *j, size_t begin, 
             s->trace->emit(s->trace->ud, s->parts->selected, j->index, g->traced + r - g->first, 1,
                            n, s->chosen_keys + thread * s->max_keys);
         }
-        for (size_t h = 0; h < s->shape->n_kv_heads; h++) {
-            attend_head(s, j, r, h, n, thread);
+        size_t shared_by = s->shape->n_heads / s->shape->n_kv_heads;
+        for (size_t h = 0; h < s->shape->n_heads; h += shared_by) {
+            attend_some(s, j, r, h, shared_by, n, thread);
         }
     }
 }
@@ -256,7 +257,17 @@ static void attend_many_rows(const fn_step *s, const attention_job *attention) {
     fn_pool_run(s->pool, attend_share, &j);
 }
 
-/* ---- few rows: all threads share one row's blocks, then its key heads ---- */
+/* ---- few rows: all threads share one row's blocks, then its heads ---- */
+
+/* Parts of a key head's query heads that threads take: one where key heads are enough for all, and not so
+ * many that reading the keys outweighs what they are read for. */
+#define PART_HEADS 4
+static size_t head_parts(const fn_step *s) {
+    size_t shared_by = s->shape->n_heads / s->shape->n_kv_heads;
+    size_t wanted = (fn_pool_threads(s->pool) + s->shape->n_kv_heads - 1) / s->shape->n_kv_heads;
+    size_t most = (shared_by + PART_HEADS - 1) / PART_HEADS;
+    return wanted < most ? wanted : most;
+}
 
 static void score_blocks(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
     const attention_job *j = ctx;
@@ -264,7 +275,7 @@ static void score_blocks(const fn_step *s, void *ctx, size_t begin, size_t end, 
     fn_indexer_score(s, j->index, j->row, begin, end, s->block_scores + begin);
 }
 
-static void attend_heads(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
+static void attend_parts(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
     const attention_job *j = ctx;
     const fn_step_segment *g = j->segment;
     size_t visible = g->length + j->row - g->first + 1;
@@ -273,8 +284,13 @@ static void attend_heads(const fn_step *s, void *ctx, size_t begin, size_t end, 
         s->trace->emit(s->trace->ud, s->parts->selected, j->index, g->traced + j->row - g->first, 1,
                        n, s->chosen_keys + thread * s->max_keys);
     }
-    for (size_t h = begin; h < end; h++) {
-        attend_head(s, j, j->row, h, n, thread);
+    size_t parts = head_parts(s);
+    size_t shared_by = s->shape->n_heads / s->shape->n_kv_heads;
+    for (size_t i = begin; i < end; i++) {
+        size_t first;
+        size_t last;
+        fn_share(shared_by, i % parts, parts, &first, &last);
+        attend_some(s, j, j->row, i / parts * shared_by + first, last - first, n, thread);
     }
 }
 
@@ -286,7 +302,7 @@ static void attend_few_rows(const fn_step *s, attention_job *j) {
         if (must_choose(s, visible)) {
             fn_step_each(s, complete_blocks(s, visible), score_blocks, j);
         }
-        fn_step_each(s, s->shape->n_kv_heads, attend_heads, j);
+        fn_step_each(s, s->shape->n_kv_heads * head_parts(s), attend_parts, j);
     }
 }
 
