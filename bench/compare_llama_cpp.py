@@ -35,45 +35,23 @@ class Case:
         self.prompt = match[1] == "pp"
         self.n, self.batch, self.depth = int(match[2]), int(match[3] or 1), int(match[4] or 0)
 
-    def order(self):
-        """llama-bench and bench measure in this order within a process."""
+    def kind(self):
         return (not self.prompt, self.n, self.batch)
 
 
-def sides_of(args, cases, own):
-    """{(name, depth, several): Side}, every case `rounds` times."""
-    sides = {}
-    for depth in sorted({c.depth for c in cases}):
-        for several in (False, True):
-            group = sorted((c for c in cases if c.depth == depth and (c.batch > 1) == several), key=Case.order)
-            theirs = [c for c in group if c not in own]
-            if not group:
-                continue
-            for chosen, name in ((group, "ours"), (theirs, "peer")):
-                if chosen:
-                    sides[name, depth, several] = turns.Side(f"{name} at depth {depth}",
-                                                       command_of(args, name, chosen, depth, several))
-    return sides
-
-
-def command_of(args, name, cases, depth, several):
-    prompts = [c.n for c in cases if c.prompt]
-    answers = [c.n for c in cases if not c.prompt]
-    batches = sorted({c.batch for c in cases if not c.prompt}) or [1]
-    if several and len(set(answers)) > 1:
-        sys.exit(f"depth {depth}: cases of several sequences must make the same number of tokens")
+def command_of(args, name, case):
+    """Measures one case over and over."""
+    answer = 0 if case.prompt else turns.repeated(case.n, args.rounds)
     if name == "ours":
-        answers = turns.repeated(answers[:1], 1) if several else turns.repeated(answers, args.rounds)
         return [args.flashnext, "bench", "--model-dir", args.model_dir, "-t", args.threads, "-r", 1, "-o", "jsonl",
-                "-p", turns.repeated(prompts, args.rounds), "-n", answers, "-d", depth,
-                "-b", turns.repeated(batches, args.rounds) if several else 1, *shlex.split(args.bench_args)]
-    if several:
-        context = max(batches) * (depth + answers[0])
-        return [args.peer_dir / "llama-batched-bench", "-m", args.gguf, "-t", args.threads, "-c", context,
-                "-npp", max(1, depth), "-ntg", answers[0], "-npl", turns.repeated(batches, args.rounds),
-                "--output-format", "jsonl", *shlex.split(args.peer_args)]
+                "-p", turns.repeated(case.n, args.rounds) if case.prompt else 0, "-n", answer, "-d", case.depth,
+                "-b", case.batch, *shlex.split(args.bench_args)]
+    if case.batch > 1:
+        return [args.peer_dir / "llama-batched-bench", "-m", args.gguf, "-t", args.threads,
+                "-c", case.batch * (max(1, case.depth) + case.n), "-npp", max(1, case.depth), "-ntg", case.n,
+                "-npl", turns.repeated(case.batch, args.rounds), "--output-format", "jsonl", *shlex.split(args.peer_args)]
     return [args.peer_dir / "llama-bench", "-m", args.gguf, "-t", args.threads, "-r", 1, "-o", "jsonl",
-            "-p", turns.repeated(prompts, args.rounds), "-n", turns.repeated(answers, args.rounds), "-d", depth,
+            "-p", turns.repeated(case.n, args.rounds) if case.prompt else 0, "-n", answer, "-d", case.depth,
             *shlex.split(args.peer_args)]
 
 
@@ -81,40 +59,46 @@ def peer_rate(line):
     return line["speed_tg"] if "speed_tg" in line else line["avg_ts"]
 
 
+def add(row, ours, peer):
+    row["discarded"] += ours["discarded"]
+    if ours["samples"]:
+        row["ours"].append(ours["samples"][0])
+        row["share"].append(ours["share_of_limit"])
+        row["limits"].append(ours["limits"])
+        row["first"].append(ours["first_token_seconds"])
+        row["work"] = ours["work"]
+    if peer is not None:
+        row["peer"].append(peer_rate(peer))
+
+
 def measure(args, cases, own):
-    sides = sides_of(args, cases, own)
     rows = {c.text: {"case": c.text, "ours": [], "share": [], "peer": [], "limits": [], "first": [], "discarded": 0}
             for c in cases}
-    notes = {}
+    notes, run = {}, turns.Turns()
     try:
-        # One kind of measurement after the other, all depths of a kind in turn, so that depths can be compared, too.
-        for order in sorted({c.order() for c in cases}):
+        for kind in sorted({c.kind() for c in cases}):  # all depths of a kind in turn, so that depths can be compared, too
+            names = {}
+            for case in sorted((c for c in cases if c.kind() == kind), key=lambda c: c.depth):
+                for side in ("ours",) if case in own else ("ours", "peer"):
+                    names[f"{side} {case.text}"] = (side, case)
+                    run.add(f"{side} {case.text}", command_of(args, side, case))
             for turn in range(args.rounds):
-                for case in sorted((c for c in cases if c.order() == order), key=lambda c: c.depth):
-                    row, key = rows[case.text], (case.depth, case.batch > 1)
-                    line = sides["ours", *key].next()
-                    notes["ours"] = line
-                    row["discarded"] += line["discarded"]
-                    if line["samples"]:
-                        row["ours"].append(line["samples"][0])
-                        row["share"].append(line["share_of_limit"])
-                        row["limits"].append(line["limits"])
-                        row["first"].append(line["first_token_seconds"])
-                        row["work"] = line["work"]
-                    if case not in own:
-                        line = sides["peer", *key].next()
-                        notes["peer"] = line if "build_commit" in line else notes.get("peer", {})
-                        row["peer"].append(peer_rate(line))
-                    show = [f"{row[k][-1]:.2f}" for k in ("ours", "peer") if row[k]]
-                    print(f"{case.text} round {turn + 1}: {' '.join(show)}", file=sys.stderr, flush=True)
+                lines = dict(zip(names.values(), run.round(list(names))))
+                for (side, case), line in lines.items():
+                    if side == "ours":
+                        add(rows[case.text], line, lines.get(("peer", case)))
+                        show = [f"{rows[case.text][k][-1]:.2f}" for k in ("ours", "peer") if rows[case.text][k]]
+                        print(f"{case.text} round {turn + 1}: {' '.join(show)}", file=sys.stderr, flush=True)
+                    if side == "ours" or "build_commit" in line:
+                        notes[side] = line
+            run.end()
     finally:
-        for side in sides.values():
-            side.end()
+        run.end()
     return rows, notes
 
 
-def summary(row):
-    result = {"case": row["case"], "rounds": len(row["ours"]), "discarded": row["discarded"], "ours": row["ours"],
+def summary(row, version):
+    result = {"case": row["case"], "version": version, "rounds": len(row["ours"]), "discarded": row["discarded"], "ours": row["ours"],
               "ours_median": statistics.median(row["ours"]), "share_median": statistics.median(row["share"]),
               "shares": row["share"], "first_token_seconds_median": statistics.median(row["first"]),
               "work": row["work"],
@@ -165,14 +149,14 @@ def main():
     old = json.loads(args.out.read_text()) if args.out.exists() else {"results": []}
     kept = [r for r in old["results"] if r["case"] not in rows]
     about = notes["ours"]
-    peer = notes.get("peer") or {}
+    peer = notes.get("peer")
     whole = {"name": args.name, "date": time.strftime("%Y-%m-%d"), "machine": turns.machine(args.threads),
              "ours": {"version": turns.version(args.flashnext), "isa": about["isa"], "precision": about["precision"],
                       "chunk": about["chunk"], "arguments": args.bench_args, "model": Path(args.model_dir).name,
                       "load_seconds": about["load_seconds"], "peak_rss_bytes": about["peak_rss_bytes"]},
              "peer": {"commit": peer["build_commit"], "model": Path(args.gguf).name, "type": peer["model_type"],
                       "batch": peer["n_ubatch"], "arguments": args.peer_args} if peer else old.get("peer"),
-             "results": kept + [summary(row) for row in rows.values() if row["ours"]]}
+             "results": kept + [summary(row, turns.version(args.flashnext)) for row in rows.values() if row["ours"]]}
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(whole, indent=1) + "\n")
     print(f"{args.name}: {whole['ours']['version']}, {whole['ours']['isa']}, {args.threads} threads\n")

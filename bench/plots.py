@@ -3,15 +3,13 @@
 
     bench/plots.py            writes docs/plots/*.svg, and the tables between the marks in docs/performance.md and README.md
 
-A table's place is  <!-- table NAME -->  ...  <!-- end -->. Needs matplotlib."""
+    bench/plots.py --check    writes nothing; fails where a table is not what the results give
+
+A table's place is  <!-- table NAME -->  ...  <!-- end -->. Plots need matplotlib."""
 import json
 import re
+import sys
 from pathlib import Path
-
-import matplotlib
-
-matplotlib.use("svg")
-import matplotlib.pyplot as plt
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS, PLOTS = ROOT / "bench" / "results", ROOT / "docs" / "plots"
@@ -25,7 +23,7 @@ def load(name):
     return json.loads(path.read_text()) if path.exists() else None
 
 
-def save(figure, name):
+def save(plt, figure, name):
     PLOTS.mkdir(parents=True, exist_ok=True)
     figure.tight_layout()
     figure.savefig(PLOTS / f"{name}.svg", metadata={"Date": None})
@@ -126,18 +124,18 @@ TABLES = {"machine": machine_table, "int8-int4": lambda: compare_table("int8-int
           "trunk": lambda: turns_table("trunk"), "cost": cost_table, "whole": whole_table}
 
 
-def fill(path):
+def filled(path):
+    """A page's text with its tables as the results give them."""
     def table(match):
         return f"<!-- table {match[1]} -->\n{TABLES[match[1]]()}\n<!-- end -->"
 
-    text = path.read_text()
-    path.write_text(re.sub(r"<!-- table ([\w-]+) -->\n.*?<!-- end -->", table, text, flags=re.S))
+    return re.sub(r"<!-- table ([\w-]+) -->\n.*?<!-- end -->", table, path.read_text(), flags=re.S)
 
 
 # ---- plots -------------------------------------------------------------------------------------
 
 
-def plot_peer():
+def plot_peer(plt):
     """A panel a pair of models: both sides' rates, the ratio above."""
     pairs = [(name, load(name)) for name in ("int8-int4", "bf16", "avx2") if load(name)]
     figure, axes = plt.subplots(1, len(pairs), figsize=(4.2 * len(pairs), 3.6), squeeze=False)
@@ -155,10 +153,10 @@ def plot_peer():
         axis.set_title(whole["name"], fontsize=8)
         axis.set_ylabel("tokens/s")
     axes[0][0].legend(fontsize=8)
-    save(figure, "peer")
+    save(plt, figure, "peer")
 
 
-def plot_depth():
+def plot_depth(plt):
     whole = load("depth")
     figure, axis = plt.subplots(figsize=(5, 3.2))
     for test, words, style in (("pp512", "prompt of 512", "o-"), ("tg128", "one by one", "s-")):
@@ -168,10 +166,10 @@ def plot_depth():
     axis.set_xlabel("tokens before")
     axis.set_ylabel("speed, % of none before")
     axis.legend()
-    save(figure, "depth")
+    save(plt, figure, "depth")
 
 
-def plot_cost():
+def plot_cost(plt):
     """Measured seconds of a decoded token beside plan's bytes over that round's bandwidth times the base's surplus."""
     results = [r for r in load("cost")["results"] if r["test"].startswith("tg")]
     base = results[0]
@@ -188,17 +186,29 @@ def plot_cost():
         axis.set_ylim(bottom=0)
     axes[0].set_ylabel("ms a token")
     axes[0].legend(fontsize=8)
-    save(figure, "cost")
+    save(plt, figure, "cost")
+
+
+def plot():
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams.update({"svg.hashsalt": "flashnext", "axes.spines.top": False, "axes.spines.right": False, "font.size": 9})
+    plot_peer(plt)
+    plot_depth(plt)
+    plot_cost(plt)
 
 
 def main():
-    plt.rcParams.update({"svg.hashsalt": "flashnext", "axes.spines.top": False, "axes.spines.right": False, "font.size": 9})
-    plot_peer()
-    for name, plot in (("depth", plot_depth), ("cost", plot_cost)):
-        if load(name):
-            plot()
-    for path in (ROOT / "docs" / "performance.md", ROOT / "README.md"):
-        fill(path)
+    pages = [ROOT / "docs" / "performance.md", ROOT / "README.md"]
+    if sys.argv[1:] == ["--check"]:
+        stale = [str(page) for page in pages if filled(page) != page.read_text()]
+        sys.exit(f"not what bench/results gives: {', '.join(stale)}" if stale else 0)
+    plot()
+    for page in pages:
+        page.write_text(filled(page))
 
 
 if __name__ == "__main__":

@@ -19,44 +19,79 @@ import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 FLAGS = ("avx2", "fma", "avx_vnni", "avx512f", "avx512bw", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16")
+SPARE = 3  # times a round is tried
 
 
-class Side:
-    """One program for the cases of one depth. It prints a line of JSON after each measurement; between its turns it is
-    stopped. What it does before the next measurement (loading, reading up to the depth, warming up) is not timed."""
+class Watch(threading.Thread):
+    """Notices when this machine, or all that was started here, stood still: what is timed then is not what it took."""
 
-    def __init__(self, name, command):
-        self.name, self.command = name, [str(word) for word in command]
-        self.process = None
+    TICK, GAP = 0.05, 0.4
 
-    def next(self):
-        if self.process is None:
-            self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                                            start_new_session=True)
-        else:
-            os.killpg(self.process.pid, signal.SIGCONT)
-        for line in self.process.stdout:
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.gaps = 0
+        self.start()
+
+    def run(self):
+        last = time.monotonic()
+        while True:
+            time.sleep(self.TICK)
+            now = time.monotonic()
+            self.gaps += now - last > self.GAP
+            last = now
+
+
+class Turns:
+    """Programs that take turns. Each prints a line of JSON after each measurement, and is stopped between its turns. What it does
+    before the next measurement (loading, reading up to a depth, warming up) is not timed."""
+
+    def __init__(self):
+        self.commands, self.running = {}, {}
+        self.watch = Watch()
+
+    def add(self, name, command):
+        self.commands[name] = [str(word) for word in command]
+
+    def next(self, name):
+        """The next line of one of them; None when the machine stood still meanwhile."""
+        for other, process in self.running.items():
+            os.killpg(process.pid, signal.SIGCONT if other == name else signal.SIGSTOP)
+        if name not in self.running:
+            self.running[name] = subprocess.Popen(self.commands[name], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                                  text=True, start_new_session=True)
+        process, before = self.running[name], self.watch.gaps
+        for line in process.stdout:
             if line.startswith("{"):
-                os.killpg(self.process.pid, signal.SIGSTOP)
-                return json.loads(line)
-        sys.exit(f"{self.name}: ended with {self.process.wait()} before its last measurement: "
-                 f"{shlex.join(self.command)}")
+                os.killpg(process.pid, signal.SIGSTOP)
+                return json.loads(line) if self.watch.gaps == before else None
+        sys.exit(f"{name}: ended with {process.wait()} before its last measurement: {shlex.join(self.commands[name])}")
 
-    def end(self):
-        if self.process is not None:
+    def round(self, names):
+        """A line of each; begun anew where one was disturbed."""
+        for _ in range(SPARE):
+            lines = [self.next(name) for name in names]
+            if None not in lines:
+                return lines
+        sys.exit(f"{', '.join(names)}: the machine stood still in {SPARE} rounds in a row")
+
+    def end(self, names=None):
+        for name in list(names or self.running):
+            process = self.running.pop(name)
             try:
-                os.killpg(self.process.pid, signal.SIGKILL)
+                os.killpg(process.pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-            self.process.wait()
+            process.wait()
 
 
-def repeated(values, rounds):
-    return ",".join(str(v) for v in values for _ in range(rounds)) or "0"
+def repeated(value, rounds):
+    """More than are asked for: some may have to be measured again."""
+    return ",".join([str(value)] * (SPARE * rounds))
 
 
 def first_line(path, otherwise="unknown"):
@@ -95,25 +130,22 @@ def nameless(options):
 
 
 def measure(flashnext, sides, tests, rounds):
-    """sides: {name: options}; tests: pp512, tg128, ... in the order of bench. {(name, test): row}"""
-    prompts = [t[2:] for t in tests if t.startswith("pp")]
-    answers = [t[2:] for t in tests if t.startswith("tg")]
-    running = {name: Side(name, [flashnext, "bench", "-r", 1, "-o", "jsonl", "-p", repeated(prompts, rounds),
-                                 "-n", repeated(answers, rounds), *shlex.split(words)])
-               for name, words in sides.items()}
-    rows = {}
+    """sides: {name: options}; tests: pp512, tg128, ... {(name, test): row}"""
+    rows, turns = {}, Turns()
     try:
-        for test in [f"pp{n}" for n in prompts] + [f"tg{n}" for n in answers]:
+        for test in tests:
+            prompt = repeated(test[2:], rounds) if test.startswith("pp") else 0
+            answer = repeated(test[2:], rounds) if test.startswith("tg") else 0
+            for name, words in sides.items():
+                turns.add(name, [flashnext, "bench", "-r", 1, "-o", "jsonl", "-p", prompt, "-n", answer, *shlex.split(words)])
+                rows[name, test] = {"side": name, "options": nameless(words), "lines": []}
             for turn in range(rounds):
-                for name, side in running.items():
-                    line = side.next()
-                    assert line["test"] == test, (line["test"], test)
-                    row = rows.setdefault((name, test), {"side": name, "options": nameless(sides[name]), "lines": []})
-                    row["lines"].append(line)
+                for name, line in zip(sides, turns.round(list(sides))):
+                    rows[name, test]["lines"].append(line)
                     print(f"{test} round {turn + 1} {name}: {line['tokens_per_second']:.2f}", file=sys.stderr, flush=True)
+            turns.end()
     finally:
-        for side in running.values():
-            side.end()
+        turns.end()
     return rows
 
 
@@ -154,8 +186,9 @@ def table(results):
 
 def save(path, name, flashnext, results, **more):
     path.parent.mkdir(parents=True, exist_ok=True)
-    whole = {"name": name, "date": time.strftime("%Y-%m-%d"), "machine": machine(results[0]["threads"]),
-             "version": version(flashnext), **more, "results": results}
+    for result in results:
+        result.setdefault("version", version(flashnext))
+    whole = {"name": name, "date": time.strftime("%Y-%m-%d"), "machine": machine(results[0]["threads"]), **more, "results": results}
     path.write_text(json.dumps(whole, indent=1) + "\n")
 
 

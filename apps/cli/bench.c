@@ -18,7 +18,7 @@
 #include "cli/statistics.h"
 #include "flashnext_tools.h"
 
-#define MAX_LIST 128
+#define MAX_LIST 256
 #define MAX_ROUNDS 1000
 #define MOST_SEQUENCES 256
 /* A share beyond this says that the limit was measured while something else ran: the round does not count. */
