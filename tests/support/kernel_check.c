@@ -15,13 +15,17 @@
 #include "base/half.h"
 #include "kernels/tables.h"
 
+bool emulated(void) {
+    return getenv("FN_TESTS_EMULATED") != NULL;
+}
+
 guarded guarded_alloc(size_t bytes) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t body = (bytes + page - 1) / page * page;
     guarded g = {.map_bytes = body + page};
     g.map = mmap(NULL, g.map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     /* qemu-user reads the whole vector of a masked load: its runs do without the guard */
-    int guard = getenv("FN_TESTS_UNGUARDED") == NULL ? PROT_NONE : PROT_READ;
+    int guard = emulated() ? PROT_READ : PROT_NONE;
     if (g.map == MAP_FAILED || mprotect((char *)g.map + body, page, guard) != 0)
         fail_msg("cannot map %zu bytes for a test buffer", g.map_bytes);
     g.data = (char *)g.map + body - bytes;

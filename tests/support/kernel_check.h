@@ -6,6 +6,7 @@
 #ifndef FN_TESTS_KERNEL_CHECK_H
 #define FN_TESTS_KERNEL_CHECK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,6 +17,9 @@ typedef struct guarded {
     void *map;
     size_t map_bytes;
 } guarded;
+
+/* On an emulated CPU, a hundred times slower: a test tries fewer sizes. */
+bool emulated(void);
 
 guarded guarded_alloc(size_t bytes);
 guarded guarded_floats(size_t n); /* data is float [n] */
