@@ -74,6 +74,7 @@
     (CLI_BIT(CHAT) | CLI_BIT(RUN) | CLI_BIT(SERVE) | CLI_BIT(LOGITS) | CLI_BIT(VERIFY) | \
      CLI_BIT(PERPLEXITY) | CLI_BIT(BENCH))
 #define CLI_SAMPLING (CLI_BIT(CHAT) | CLI_BIT(RUN))
+#define CLI_DRAFTING (CLI_SAMPLING | CLI_BIT(SERVE) | CLI_BIT(BENCH))
 #define CLI_WORKING \
     (CLI_COMPUTING | CLI_BIT(TOKENIZE) | CLI_BIT(INSPECT) | CLI_BIT(PLAN) | CLI_BIT(QUANTIZE))
 
@@ -170,24 +171,24 @@ X(SEED, "seed", 's', SEED, CLI_SAMPLING, "", "N", \
 X(LOGIT_BIAS, "logit-bias", 0, LIST, CLI_SAMPLING, "", "ID=+X", \
   0, 0, CLI_LIVE, "Sampling", \
   "add X to the logit of token ID; may be repeated") \
-X(DRAFT, "draft", 0, CHOICE, CLI_SAMPLING | CLI_BIT(BENCH), "", "auto|off|mtp|model|lookup", \
+X(DRAFT, "draft", 0, CHOICE, CLI_DRAFTING, "", "auto|off|mtp|model|lookup", \
   0, 0, CLI_COMMON, "Drafting", \
   "who guesses tokens ahead, for the model to verify several at once; never changes a text " \
   "(default: auto: the draft model if given, else the MTP head if there is one; bench: off)") \
-X(DRAFT_MODEL, "draft-model", 0, TEXT, CLI_SAMPLING | CLI_BIT(BENCH), "-md --model-draft", "DIR", \
+X(DRAFT_MODEL, "draft-model", 0, TEXT, CLI_DRAFTING, "-md --model-draft", "DIR", \
   0, 0, CLI_COMMON, "Drafting", \
   "a smaller model of the same vocabulary that guesses") \
-X(DRAFT_TOKENS, "draft-tokens", 0, COUNT, CLI_SAMPLING | CLI_BIT(PLAN) | CLI_BIT(BENCH), "--draft-max", "N", \
+X(DRAFT_TOKENS, "draft-tokens", 0, COUNT, CLI_DRAFTING | CLI_BIT(PLAN), "--draft-max", "N", \
   1, 8, CLI_COMMON, "Drafting", \
   "guesses before each verification, at most (default: 4, or what memory allows); as many as " \
   "pay are made") \
-X(DRAFT_FIXED, "draft-fixed", 0, FLAG, CLI_SAMPLING | CLI_BIT(BENCH), "", "", \
+X(DRAFT_FIXED, "draft-fixed", 0, FLAG, CLI_DRAFTING, "", "", \
   0, 0, 0, "Drafting", \
   "always make so many guesses") \
-X(DRAFT_LEAST, "draft-least", 0, NUMBER, CLI_SAMPLING | CLI_BIT(BENCH), "", "X", \
+X(DRAFT_LEAST, "draft-least", 0, NUMBER, CLI_DRAFTING, "", "X", \
   0, 1, 0, "Drafting", \
   "stop guessing where all guesses together have a probability below X (default: 0.3)") \
-X(DRAFT_VOCAB, "draft-vocab", 0, COUNT, CLI_SAMPLING | CLI_BIT(BENCH), "", "N", \
+X(DRAFT_VOCAB, "draft-vocab", 0, COUNT, CLI_DRAFTING, "", "N", \
   1, 1e9, 0, "Drafting", \
   "the MTP head guesses among the first N tokens and the special ones (default: 32768)") \
 X(DRAFT_SIM, "draft-sim", 0, TEXT, CLI_BIT(BENCH), "", "X,X,...", \

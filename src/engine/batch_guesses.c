@@ -16,13 +16,13 @@ typedef struct growth {
     double tokens, rows, guess_seconds;
 } growth;
 
-static size_t limit_of(const fn_scheduler *s, const fn_sequence *q) {
+static size_t limit_of(const fn_sequence *q) {
     if (q->request == NULL || q->phase != FN_SEQUENCE_ANSWER || q->drafter == NULL) {
         return 0;
     }
     size_t left = fn_stepper_left(q->stepper);
     size_t most = left > 0 ? left - 1 : 0; /* the next choice is not a guess */
-    return most < s->engine->draft.most ? most : s->engine->draft.most;
+    return most < q->most_drafts ? most : q->most_drafts;
 }
 
 static double next_chance(const fn_sequence *q) {
@@ -33,7 +33,7 @@ static fn_sequence *likeliest(const fn_scheduler *s) {
     fn_sequence *best = NULL;
     for (size_t i = 0; i < s->max_running; i++) {
         fn_sequence *q = &s->sequences[i];
-        if (q->wanted < limit_of(s, q) && (best == NULL || next_chance(q) > next_chance(best))) {
+        if (q->wanted < limit_of(q) && (best == NULL || next_chance(q) > next_chance(best))) {
             best = q;
         }
     }
@@ -84,7 +84,7 @@ static void give_each(fn_scheduler *s, size_t n, size_t room) {
     for (size_t round = 0; round < n; round++) {
         for (size_t i = 0; i < s->max_running; i++) {
             fn_sequence *q = &s->sequences[i];
-            if (room > 0 && q->wanted == round && q->wanted < limit_of(s, q)) {
+            if (room > 0 && q->wanted == round && q->wanted < limit_of(q)) {
                 q->wanted++;
                 room--;
             }

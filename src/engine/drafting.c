@@ -167,20 +167,20 @@ static fn_status make_drafter(const fn_draft_setup *setup, fn_forward *forward, 
     return FN_OK;
 }
 
-fn_status fn_draft_make(const fn_engine *e, fn_state *state, size_t context, fn_drafter **out,
-                        fn_error *err) {
+fn_status fn_draft_make(const fn_engine *e, fn_state *state, size_t most, size_t context,
+                        fn_drafter **out, fn_error *err) {
     *out = NULL;
-    if (e->draft.most == 0) {
+    if (most == 0) {
         return FN_OK;
     }
-    fn_status status = fn_state_reserve_kept(state, e->draft.most + 1, err);
+    fn_status status = fn_state_reserve_kept(state, most + 1, err);
     return status == FN_OK ? make_drafter(&e->draft, e->forward, context, out, err) : status;
 }
 
 fn_status fn_session_make_drafter(fn_session *session, fn_error *err) {
     const fn_engine *e = session->engine;
     fn_draft_pace_init(&session->pace, e->draft.most, e->draft.fixed);
-    return fn_draft_make(e, session->state, e->context, &session->drafter, err);
+    return fn_draft_make(e, session->state, e->draft.most, e->context, &session->drafter, err);
 }
 
 /* ---- a pass ---- */

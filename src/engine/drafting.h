@@ -41,10 +41,10 @@ uint64_t fn_draft_limit(const fn_draft_setup *setup, uint64_t mem_limit, size_t 
 /* Bytes that one session takes for `most` drafts in a pass. */
 uint64_t fn_draft_bytes(const fn_shape *shape, const fn_state_layout *layout, size_t most);
 
-/* A drafter of the engine's kind for a sequence of up to `context` ids; NULL when it drafts nothing. What its
- * passes need of the state is reserved there. */
-FN_NODISCARD fn_status fn_draft_make(const fn_engine *e, fn_state *state, size_t context,
-                                     fn_drafter **out, fn_error *err);
+/* A drafter of the engine's kind for a sequence of up to `context` ids and at most so many drafts in a pass; NULL when
+ * there are none. What its passes need of the state is reserved there. */
+FN_NODISCARD fn_status fn_draft_make(const fn_engine *e, fn_state *state, size_t most,
+                                     size_t context, fn_drafter **out, fn_error *err);
 
 /* Makes session->drafter and reserves what its passes need. */
 FN_NODISCARD fn_status fn_session_make_drafter(fn_session *session, fn_error *err);

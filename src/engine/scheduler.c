@@ -59,7 +59,7 @@ static fn_request *next_to_start(fn_scheduler *s) {
     pthread_mutex_lock(&s->mutex);
     bool waits = r == NULL;
     r = waits ? s->first_waiting : r;
-    if (r != NULL && fn_sequence_bytes(s->engine, r) > s->state_limit - s->reserved_bytes) {
+    if (r != NULL && fn_sequence_bytes(s->engine, r, 0) > s->state_limit - s->reserved_bytes) {
         r = NULL;
     }
     if (r != NULL && waits) {
@@ -360,7 +360,7 @@ void fn_scheduler_destroy(fn_scheduler *s) {
 /* ---- requests ---- */
 
 static fn_status queue(fn_scheduler *s, fn_request *r, fn_error *err) {
-    uint64_t bytes = fn_sequence_bytes(s->engine, r);
+    uint64_t bytes = fn_sequence_bytes(s->engine, r, 0);
     if (bytes > s->state_limit) {
         return fn_fail(err, FN_E_FIT,
                        "the request needs %llu bytes for %zu tokens of prompt and answer, but all "

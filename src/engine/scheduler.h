@@ -36,6 +36,7 @@ typedef struct fn_sequence {
     bool told;        /* its end was told and is in the request's result */
 
     fn_drafter *drafter; /* or NULL */
+    size_t most_drafts;  /* in a pass: what its memory is reserved for */
     fn_draft_odds odds;  /* of this answer's guesses */
     fn_drafting drafting;
 
@@ -103,8 +104,10 @@ struct fn_scheduler {
 
 /* ---- sequence.c ---- */
 
-/* Bytes that one answer of the request needs. */
-uint64_t fn_sequence_bytes(const fn_engine *e, const fn_request *r);
+/* Bytes that one answer of the request needs with so many drafts in a pass. */
+uint64_t fn_sequence_bytes(const fn_engine *e, const fn_request *r, size_t drafts);
+/* How many drafts in a pass so many bytes have room for: at most as many as the engine makes. */
+size_t fn_sequence_drafts(const fn_engine *e, const fn_request *r, uint64_t bytes);
 /* Starts the request's next answer in a free place. On failure nothing has changed. */
 FN_NODISCARD fn_status fn_sequence_start(fn_scheduler *s, fn_request *r, fn_error *err);
 /* How many more ids of its prompt may be read before its state should be kept. */

@@ -11,13 +11,20 @@ static size_t room_of(const fn_request *r) {
     return r->options.n_ids + r->limit;
 }
 
-uint64_t fn_sequence_bytes(const fn_engine *e, const fn_request *r) {
+uint64_t fn_sequence_bytes(const fn_engine *e, const fn_request *r, size_t drafts) {
     size_t tokens = room_of(r);
     uint64_t shared = r->options.n_answers > 1 ? e->layout.recurrent_bytes : 0;
     return fn_state_recurrent_bytes(&e->layout) + fn_state_paged_bytes(&e->layout, tokens) +
            tokens * sizeof(int32_t) + fn_stepper_bytes(e->shape.vocab) +
-           e->shape.vocab * sizeof(float) + shared +
-           fn_draft_bytes(&e->shape, &e->layout, e->draft.most);
+           e->shape.vocab * sizeof(float) + shared + fn_draft_bytes(&e->shape, &e->layout, drafts);
+}
+
+size_t fn_sequence_drafts(const fn_engine *e, const fn_request *r, uint64_t bytes) {
+    size_t drafts = e->draft.most;
+    while (drafts > 0 && fn_sequence_bytes(e, r, drafts) > bytes) {
+        drafts--;
+    }
+    return drafts;
 }
 
 /* ---- start ---- */
@@ -41,7 +48,9 @@ static fn_status make_parts(const fn_scheduler *s, fn_sequence *q, fn_error *err
     fn_status status = fn_state_create(e->states, room_of(r), &q->state, err);
     q->odds = s->odds;
     q->drafting.drafter = fn_draft_name(&e->draft);
-    status = status == FN_OK ? fn_draft_make(e, q->state, room_of(r), &q->drafter, err) : status;
+    if (status == FN_OK && q->most_drafts > 0) {
+        status = fn_draft_make(e, q->state, q->most_drafts, room_of(r), &q->drafter, err);
+    }
     return status == FN_OK ? fn_stepper_create(&options, &q->stepper, err) : status;
 }
 
@@ -73,8 +82,11 @@ fn_status fn_sequence_start(fn_scheduler *s, fn_request *r, fn_error *err) {
     while (q->request != NULL) {
         q++;
     }
-    *q = (fn_sequence){
-        .request = r, .answer = r->n_started, .bytes = fn_sequence_bytes(s->engine, r)};
+    size_t drafts = fn_sequence_drafts(s->engine, r, s->state_limit - s->reserved_bytes);
+    *q = (fn_sequence){.request = r,
+                       .answer = r->n_started,
+                       .most_drafts = drafts,
+                       .bytes = fn_sequence_bytes(s->engine, r, drafts)};
     fn_status status = make_parts(s, q, err);
     status = status == FN_OK ? take_beginning(s, q, err) : status;
     if (status != FN_OK) {

@@ -174,7 +174,7 @@ static void drafting_goes_on_while_prompts_enter(void **unused) {
 
 /* Many requests, one after the other and some of them cancelled: the same ones are drafted as well as at first. */
 static void acceptance_does_not_fade(void **unused) {
-    enum { ROUNDS = 60, EACH = 10 };
+    enum { ROUNDS = 10, EACH = 10 };
     size_t first[EACH] = {0};
     (void)unused;
     fn_engine *engine = open_drafting("models/demo", FN_DRAFT_MTP, true);
@@ -206,6 +206,34 @@ static void acceptance_does_not_fade(void **unused) {
     fn_engine_close(engine);
 }
 
+/* Where the memory of a request has no room for all drafts it makes fewer, or none, and is answered all the same. */
+static void fewer_drafts_are_made_where_memory_is_short(void **unused) {
+    (void)unused;
+    fn_engine *engine = open_drafting("models/demo", FN_DRAFT_MTP, true);
+    asked a = make_asked(engine, 0);
+    fn_request request = {.options = {.ids = a.ids, .n_ids = a.n, .n_answers = 1}, .limit = 40};
+    told want;
+    told_alone(engine, &a, &want);
+    for (size_t drafts = 0; drafts <= 3; drafts++) {
+        fn_scheduler *s = NULL;
+        fn_scheduler_options options = {
+            .max_running = 2, .state_bytes = fn_sequence_bytes(engine, &request, drafts) + 64};
+        assert_int_equal(fn_scheduler_create(engine, &options, &s, NULL), FN_OK);
+        told t;
+        told_start(s, &a, NULL, &t);
+        told_wait(&t);
+        assert_same_told(&t, &want);
+        const fn_drafting *did = &t.answers[0].generated.drafting;
+        for (size_t i = 0; i < FN_MAX_DRAFTS; i++) {
+            assert_true((did->drafted_at[i] > 0) == (i < drafts));
+        }
+        told_free(&t);
+        fn_scheduler_destroy(s);
+    }
+    told_free(&want);
+    fn_engine_close(engine);
+}
+
 /* ---- how many, by cost ---- */
 
 typedef struct machine {
@@ -226,7 +254,10 @@ static size_t wanted_on(machine m, size_t answers, double held, bool prompts) {
     fn_draft_patience_init(&s.patience);
     for (size_t i = 0; i < answers; i++) {
         fn_sequence *q = &s.sequences[i];
-        *q = (fn_sequence){.request = &request, .phase = FN_SEQUENCE_ANSWER, .drafter = &drafter};
+        *q = (fn_sequence){.request = &request,
+                           .phase = FN_SEQUENCE_ANSWER,
+                           .drafter = &drafter,
+                           .most_drafts = 4};
         assert_int_equal(fn_stepper_create(&options, &q->stepper, NULL), FN_OK);
         fn_draft_odds_init(&q->odds);
         for (size_t k = 0; k < FN_MAX_DRAFTS; k++) {
@@ -282,6 +313,7 @@ int main(void) {
         cmocka_unit_test(drafted_answers_equal_plain_ones),
         cmocka_unit_test(drafting_goes_on_while_prompts_enter),
         cmocka_unit_test(acceptance_does_not_fade),
+        cmocka_unit_test(fewer_drafts_are_made_where_memory_is_short),
         cmocka_unit_test(as_many_guesses_are_wanted_as_pay),
         cmocka_unit_test(times_of_rows_lie_on_lines),
     };

@@ -404,7 +404,7 @@ static void requests_that_do_not_fit_together_take_turns(void **unused) {
     fn_request *probe = NULL;
     fn_request_options options = {.ids = a.ids, .n_ids = a.n, .generation = a.generation};
     assert_int_equal(fn_request_make(&options, engine, &probe, NULL), FN_OK);
-    uint64_t bytes = fn_sequence_bytes(engine, probe);
+    uint64_t bytes = fn_sequence_bytes(engine, probe, 0);
     fn_request_leave(probe);
     fn_scheduler *s = new_scheduler(
         engine, (fn_scheduler_options){.max_running = 4, .state_bytes = bytes * 10 / 7});

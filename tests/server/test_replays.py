@@ -120,7 +120,8 @@ def test_prometheus_reads_the_metrics(server):
     for name in ("prompt_tokens", "prompt_tokens_cached", "generation_tokens", "request_success", "requests_running", "requests_waiting",
                  "time_to_first_token_seconds", "inter_token_latency_seconds", "e2e_request_latency_seconds", "request_queue_time_seconds",
                  "kv_cache_usage_ratio", "state_checkpoints", "prefix_cache_queries", "prefix_cache_hits", "spec_decode_num_draft_tokens",
-                 "spec_decode_num_accepted_tokens", "build_info"):
+                 "spec_decode_num_accepted_tokens", "spec_decode_num_drafts", "spec_decode_num_accepted_tokens_per_pos",
+                 "spec_decode_num_draft_tokens_per_pos", "spec_decode_tokens_per_pass", "spec_decode_speedup", "build_info"):
         assert "flashnext_" + name in families, sorted(families)
     for family in families.values():
         assert family.documentation
