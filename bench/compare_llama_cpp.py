@@ -10,7 +10,7 @@ one by one), tg32x8 (eight sequences together), with @8192 for the tokens that s
 
 --own-cases are measured for ours alone, in the same turns (what a depth costs, say). --bench-args goes to
 `flashnext bench` (--isa avx2, --dense-bits 8). Results are added to those that FILE of --out already has; a case that is
-measured again replaces the older figure. Needs llama-bench, and llama-batched-bench for several sequences, in --peer-dir."""
+measured again replaces the older figure; one that was stopped goes on. Needs llama-bench, and llama-batched-bench for several sequences, in --peer-dir."""
 import argparse
 import json
 import os
@@ -63,7 +63,7 @@ def add(row, ours, peer):
     row["discarded"] += ours["discarded"]
     if ours["samples"]:
         row["ours"].append(ours["samples"][0])
-        row["share"].append(ours["share_of_limit"])
+        row["shares"].append(ours["share_of_limit"])
         row["limits"].append(ours["limits"])
         row["first"].append(ours["first_token_seconds"])
         row["work"] = ours["work"]
@@ -71,9 +71,18 @@ def add(row, ours, peer):
         row["peer"].append(peer_rate(peer))
 
 
-def measure(args, cases, own):
-    rows = {c.text: {"case": c.text, "ours": [], "share": [], "peer": [], "limits": [], "first": [], "discarded": 0}
-            for c in cases}
+def begun(args, old, case):
+    """The rounds that an earlier run of the same program finished before it was stopped."""
+    empty = {"case": case.text, "version": turns.version(args.flashnext), "ours": [], "shares": [], "peer": [], "limits": [],
+             "first": [], "discarded": 0}
+    for r in old["results"]:
+        if r["case"] == case.text and r["version"] == empty["version"] and r["rounds"] < args.rounds:
+            return empty | {key: r[key] for key in (*empty, "work") if key in r}
+    return empty
+
+
+def measure(args, cases, own, old):
+    rows = {c.text: begun(args, old, c) for c in cases}
     notes, run = {}, turns.Turns()
     try:
         for kind in sorted({c.kind() for c in cases}):  # all depths of a kind in turn, so that depths can be compared, too
@@ -82,7 +91,7 @@ def measure(args, cases, own):
                 for side in ("ours",) if case in own else ("ours", "peer"):
                     names[f"{side} {case.text}"] = (side, case)
                     run.add(f"{side} {case.text}", command_of(args, side, case))
-            for turn in range(args.rounds):
+            for turn in range(min(len(rows[case.text]["ours"]) for _, case in names.values()), args.rounds):
                 lines = dict(zip(names.values(), run.round(list(names))))
                 for (side, case), line in lines.items():
                     if side == "ours":
@@ -92,19 +101,20 @@ def measure(args, cases, own):
                     if side == "ours" or "build_commit" in line:
                         notes[side] = line
             run.end()
+    except SystemExit as stop:
+        print(f"ended early ({stop.code}): what was finished is kept", file=sys.stderr)
     finally:
         run.end()
     return rows, notes
 
 
-def summary(row, version):
-    result = {"case": row["case"], "version": version, "rounds": len(row["ours"]), "discarded": row["discarded"], "ours": row["ours"],
-              "ours_median": statistics.median(row["ours"]), "share_median": statistics.median(row["share"]),
-              "shares": row["share"], "first_token_seconds_median": statistics.median(row["first"]),
-              "work": row["work"],
-              "limits_median": {k: statistics.median(l[k] for l in row["limits"]) for k in row["limits"][0]}}
+def summary(row):
+    result = row | {"rounds": len(row["ours"]), "ours_median": statistics.median(row["ours"]),
+                    "share_median": statistics.median(row["shares"]),
+                    "first_token_seconds_median": statistics.median(row["first"]),
+                    "limits_median": {k: statistics.median(l[k] for l in row["limits"]) for k in row["limits"][0]}}
     if row["peer"]:
-        result |= {"peer": row["peer"], "peer_median": statistics.median(row["peer"])}
+        result["peer_median"] = statistics.median(row["peer"])
         result["ratio"] = result["ours_median"] / result["peer_median"]
     return result
 
@@ -113,7 +123,7 @@ def table(results):
     lines = ["| case | ours | peer | ratio | share of the limit | read GB/s | INT8 GOP/s | BF16 GOP/s | rounds |",
              "| --- | --: | --: | --: | --: | --: | --: | --: | --: |"]
     for r in results:
-        peer = (f"{r['peer_median']:.2f}", f"{r['ratio']:.2f}") if "peer" in r else ("", "")
+        peer = (f"{r['peer_median']:.2f}", f"{r['ratio']:.2f}") if r["peer"] else ("", "")
         limits = r["limits_median"]
         lines.append(f"| {r['case']} | {r['ours_median']:.2f} | {peer[0]} | {peer[1]} | {100 * r['share_median']:.0f} % | "
                      f"{limits['read_bytes_per_second'] / 1e9:.1f} | {limits['int8_operations_per_second'] / 1e9:.0f} | "
@@ -145,18 +155,22 @@ def main():
     cases = [Case(c) for c in args.cases.split(",") if c] + own
     if not cases:
         sys.exit("nothing to measure: --cases or --own-cases")
-    rows, notes = measure(args, cases, own)
     old = json.loads(args.out.read_text()) if args.out.exists() else {"results": []}
+    rows, notes = measure(args, cases, own, old)
+    rows = {name: row for name, row in rows.items() if row["ours"]}
+    if "ours" not in notes:
+        sys.exit("nothing was measured")
     kept = [r for r in old["results"] if r["case"] not in rows]
     about = notes["ours"]
     peer = notes.get("peer")
     whole = {"name": args.name, "date": time.strftime("%Y-%m-%d"), "machine": turns.machine(args.threads),
              "ours": {"version": turns.version(args.flashnext), "isa": about["isa"], "precision": about["precision"],
                       "chunk": about["chunk"], "arguments": args.bench_args, "model": Path(args.model_dir).name,
-                      "load_seconds": about["load_seconds"], "peak_rss_bytes": about["peak_rss_bytes"]},
+                      "load_seconds": about["load_seconds"], "peak_rss_bytes": about["peak_rss_bytes"],
+                      "huge_page_bytes": about["huge_page_bytes"]},
              "peer": {"commit": peer["build_commit"], "model": Path(args.gguf).name, "type": peer["model_type"],
                       "batch": peer["n_ubatch"], "arguments": args.peer_args} if peer else old.get("peer"),
-             "results": kept + [summary(row, turns.version(args.flashnext)) for row in rows.values() if row["ours"]]}
+             "results": kept + [summary(row) for row in rows.values()]}
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(whole, indent=1) + "\n")
     print(f"{args.name}: {whole['ours']['version']}, {whole['ours']['isa']}, {args.threads} threads\n")

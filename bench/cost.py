@@ -86,13 +86,6 @@ def over_plan(row, bytes_a_token):
     return found
 
 
-def older(path, tests):
-    """Results of an earlier run that measured other tests."""
-    if path is None or not path.exists():
-        return []
-    return [r for r in json.loads(path.read_text())["results"] if r["test"] not in tests]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--flashnext", required=True, help="our program")
@@ -120,7 +113,7 @@ def main():
         result |= {"size": sizes().get(name, BASE), "plan_bytes": planned,
                    "over_plan": over_plan(row, planned)}
         result["over_plan_median"] = statistics.median(result["over_plan"])
-    results = older(args.out, args.tests.split(",")) + results
+    results = turns.older(args.out, args.tests.split(",")) + results
     base = {r["test"]: r["over_plan_median"] for r in results if r["side"] == "base"}
     print("| variant | test | tokens/s | plan's GB | measured over plan | beside the base |\n| --- | --- | --: | --: | --: | --: |")
     for r in results:

@@ -34,6 +34,16 @@ def grid(lines):
     return "\n".join(lines)
 
 
+def versions(results):
+    """A line below a table: what was measured."""
+    found = dict.fromkeys(re.search(r"\((\w+)\)", r["version"])[1] for r in results)
+    return f"\n\nCommit {', '.join(found)}; the least number of rounds: {min(rounds_of(r) for r in results)}."
+
+
+def rounds_of(result):
+    return len(result.get("samples") or result["ours"])
+
+
 # ---- tables ------------------------------------------------------------------------------------
 
 
@@ -43,13 +53,13 @@ def compare_table(name):
     lines = ["| | flashnext | llama.cpp | ratio | share of the limit | read GB/s | INT8 GOP/s |",
              "|---|--:|--:|--:|--:|--:|--:|"]
     for r in whole["results"]:
-        if "peer" not in r:
+        if not r["peer"]:
             continue
         limits = r["limits_median"]
         lines.append(f"| {WORDS.get(r['case'], r['case'])} | {r['ours_median']:.1f} | {r['peer_median']:.1f} | "
                      f"{r['ratio']:.2f} | {100 * r['share_median']:.0f} % | {limits['read_bytes_per_second'] / 1e9:.1f} | "
                      f"{limits['int8_operations_per_second'] / 1e9:.0f} |")
-    return grid(lines)
+    return grid(lines) + versions(whole["results"])
 
 
 def depth_table():
@@ -63,16 +73,17 @@ def depth_table():
             rate = next(r["median"] for r in whole["results"] if r["depth"] == depth and r["test"] == test)
             cells += [f"{rate:.1f}", f"{100 * (rate / zero[test] - 1):+.1f} %"]
         lines.append("| " + " | ".join(cells) + " |")
-    return grid(lines)
+    return grid(lines) + versions(whole["results"])
 
 
 def turns_table(name):
     lines = ["| | test | tokens/s | ratio | share of the limit | GB a token |", "|---|---|--:|--:|--:|--:|"]
-    for r in load(name)["results"]:
+    results = load(name)["results"]
+    for r in results:
         gigabytes = (r["work"]["weight_bytes"] + r["work"]["state_bytes"]) / 1e9
         lines.append(f"| {r['side']} | {r['test']} | {r['median']:.1f} | {r['ratio']:.2f} | {100 * r['share_median']:.0f} % | "
                      f"{gigabytes if r['test'].startswith('tg') else 0:.2f} |".replace(" 0.00 |", " |"))
-    return grid(lines)
+    return grid(lines) + versions(results)
 
 
 def cost_table():
@@ -86,7 +97,7 @@ def cost_table():
         lines.append(f"| {r['side']} | {r['median']:.1f} | {r['plan_bytes'] / 1e9:.3f} | {r['over_plan_median']:.2f} | "
                      f"{100 * (r['beside_base'] - 1):+.0f} % | {p['median']:.0f} | {p['over_plan_median']:.2f} | "
                      f"{100 * (p['beside_base'] - 1):+.0f} % |")
-    return grid(lines)
+    return grid(lines) + versions(results)
 
 
 def whole_table():
@@ -111,17 +122,32 @@ def whole_table():
     return grid(lines)
 
 
+def first_token_table():
+    whole = load("first-token")
+    beyond = whole["whole_seconds_median"] - whole["prompt_seconds"]
+    return (f"Whole process {whole['whole_seconds_median']:.2f} s, the prompt's forward {whole['prompt_seconds']:.2f} s: "
+            f"{beyond:.2f} s beyond it (medians of {len(whole['results'])}; {whole['version']}).")
+
+
+def logit_error_table():
+    e = load("logit-error")
+    return (f"Logits of both over {e['positions']} random ids: largest difference {e['max_error']:.2f}, mean {e['mean_error']:.3f}, "
+            f"where the logits' own standard deviation is {e['deviation_of_logits']:.2f}; mean KL divergence {e['mean_kl']:.4f}, the "
+            f"same first choice at {100 * e['same_choice']:.0f} % of the positions.")
+
+
 def machine_table():
     m = load("int8-int4")["machine"]
     ours, peer = load("int8-int4")["ours"], load("int8-int4")["peer"]
     return (f"{m['cpu']}, {m['cpus']} CPUs, {m['threads']} threads, {m['memory_bytes'] / 1e9:.0f} GB, kernel {m['kernel']}, "
-            f"transparent huge pages: {m['huge_pages']}; {', '.join(m['flags'])}. Ours: {ours['version']}, kernels "
-            f"{ours['isa']}. llama.cpp: commit {peer['commit']}.")
+            f"transparent huge pages: {m['huge_pages']}; {', '.join(m['flags'])}. Our kernels: {ours['isa']}, "
+            f"the loaded model {ours['peak_rss_bytes'] / 1e9:.1f} GB at most. llama.cpp: commit {peer['commit']}.")
 
 
 TABLES = {"machine": machine_table, "int8-int4": lambda: compare_table("int8-int4"), "bf16": lambda: compare_table("bf16"),
           "avx2": lambda: compare_table("avx2"), "depth": depth_table, "threads": lambda: turns_table("threads"),
-          "trunk": lambda: turns_table("trunk"), "cost": cost_table, "whole": whole_table}
+          "trunk": lambda: turns_table("trunk"), "cost": cost_table, "whole": whole_table,
+          "first-token": first_token_table, "logit-error": logit_error_table}
 
 
 def filled(path):
@@ -136,23 +162,19 @@ def filled(path):
 
 
 def plot_peer(plt):
-    """A panel a pair of models: both sides' rates, the ratio above."""
-    pairs = [(name, load(name)) for name in ("int8-int4", "bf16", "avx2") if load(name)]
-    figure, axes = plt.subplots(1, len(pairs), figsize=(4.2 * len(pairs), 3.6), squeeze=False)
-    for axis, (_, whole) in zip(axes[0], pairs):
-        rows = [r for r in whole["results"] if "peer" in r]
-        for i, r in enumerate(rows):
-            axis.bar(i - 0.2, r["ours_median"], 0.4, color=OURS, label="flashnext" if i == 0 else None)
-            axis.bar(i + 0.2, r["peer_median"], 0.4, color=PEER, label="llama.cpp" if i == 0 else None)
-            axis.annotate(f"{r['ratio']:.2f} ×", (i, max(r["ours_median"], r["peer_median"])), ha="center",
-                          xytext=(0, 3), textcoords="offset points", fontsize=8)
-        axis.set_yscale("log")
-        axis.set_ylim(top=2 * max(r["ours_median"] for r in rows))
-        axis.set_xticks(range(len(rows)), [WORDS.get(r["case"], r["case"]).replace(" after ", "\nafter ") for r in rows],
-                        rotation=30, ha="right", fontsize=7)
-        axis.set_title(whole["name"], fontsize=8)
-        axis.set_ylabel("tokens/s")
-    axes[0][0].legend(fontsize=8)
+    """How many times the peer's speed; both sides' tokens a second beside each bar."""
+    kinds = {"int8-int4": "INT8 + INT4", "bf16": "BF16", "avx2": "INT8 + INT4, AVX2"}
+    rows = [(f"{words}: {WORDS.get(r['case'], r['case'])}", r) for name, words in kinds.items()
+            for r in (load(name) or {"results": []})["results"] if r["peer"]]
+    figure, axis = plt.subplots(figsize=(7, 0.36 * len(rows) + 0.9))
+    axis.barh([name for name, _ in rows], [r["ratio"] for _, r in rows], color=OURS)
+    for i, (_, r) in enumerate(rows):
+        axis.annotate(f"{r['ours_median']:.0f} and {r['peer_median']:.0f} tokens/s", (r["ratio"], i), va="center",
+                      xytext=(4, 0), textcoords="offset points", fontsize=8)
+    axis.axvline(1, color=PEER, linestyle="--")
+    axis.set_xlim(0, 1.45 * max(r["ratio"] for _, r in rows))
+    axis.invert_yaxis()
+    axis.set_xlabel("times the speed of llama.cpp (dashed)")
     save(plt, figure, "peer")
 
 
@@ -198,7 +220,8 @@ def plot():
     plt.rcParams.update({"svg.hashsalt": "flashnext", "axes.spines.top": False, "axes.spines.right": False, "font.size": 9})
     plot_peer(plt)
     plot_depth(plt)
-    plot_cost(plt)
+    if load("cost"):
+        plot_cost(plt)
 
 
 def main():

@@ -3,7 +3,7 @@
 
 A machine's speed changes within seconds (neighbours, clocks), so figures of two runs say little about each other. Here every
 variant is a process of its own that is stopped (SIGSTOP) while another is measured. Medians and their ratios to the
-first variant are reported.
+first variant are reported, and added to what FILE of --out has of other tests.
 
     bench/turns.py --flashnext build/release/flashnext --tests pp512,tg128 --rounds 5 --name Threads --out FILE.json \\
         --side "1 thread=--model-dir DIR -t 1" --side "2 threads=--model-dir DIR -t 2"
@@ -144,9 +144,12 @@ def measure(flashnext, sides, tests, rounds):
                     rows[name, test]["lines"].append(line)
                     print(f"{test} round {turn + 1} {name}: {line['tokens_per_second']:.2f}", file=sys.stderr, flush=True)
             turns.end()
+    except SystemExit as stop:
+        print(f"ended early ({stop.code}): what was finished is kept", file=sys.stderr)
     finally:
         turns.end()
-    return rows
+    rows = {key: row for key, row in rows.items() if any(line["samples"] for line in row["lines"])}
+    return rows or sys.exit("nothing was measured")
 
 
 def summary(row, first):
@@ -156,6 +159,7 @@ def summary(row, first):
     result = {"side": row["side"], "test": about["test"], "depth": about["depth"], "batch": about["batch"],
               "options": row["options"], "threads": about["threads"], "isa": about["isa"], "precision": about["precision"],
               "samples": [line["samples"][0] for line in lines],
+              "peak_rss_bytes": about["peak_rss_bytes"], "huge_page_bytes": about["huge_page_bytes"],
               "discarded": sum(line["discarded"] for line in row["lines"]),
               "median": statistics.median(line["samples"][0] for line in lines),
               "share_median": statistics.median(line["share_of_limit"] for line in lines), "work": about["work"],
@@ -184,6 +188,13 @@ def table(results):
     return "\n".join(lines)
 
 
+def older(path, tests):
+    """Results of an earlier run that measured other tests, to stand beside new ones."""
+    if path is None or not path.exists():
+        return []
+    return [r for r in json.loads(path.read_text())["results"] if r["test"] not in tests]
+
+
 def save(path, name, flashnext, results, **more):
     path.parent.mkdir(parents=True, exist_ok=True)
     for result in results:
@@ -202,8 +213,9 @@ def main():
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     end_on_sigterm()
-    rows = measure(args.flashnext, dict(side.split("=", 1) for side in args.side), args.tests.split(","), args.rounds)
-    results = summaries(rows)
+    tests = args.tests.split(",")
+    rows = measure(args.flashnext, dict(side.split("=", 1) for side in args.side), tests, args.rounds)
+    results = older(args.out, tests) + summaries(rows)
     save(args.out, args.name, args.flashnext, results)
     print(f"{args.name}: {version(args.flashnext)}\n\n{table(results)}")
 
