@@ -170,7 +170,8 @@ def main():
                       "huge_page_bytes": about["huge_page_bytes"]},
              "peer": {"commit": peer["build_commit"], "model": Path(args.gguf).name, "type": peer["model_type"],
                       "batch": peer["n_ubatch"], "arguments": args.peer_args} if peer else old.get("peer"),
-             "results": kept + [summary(row) for row in rows.values()]}
+             "results": sorted(kept + [summary(row) for row in rows.values()],
+                               key=lambda r: (Case(r["case"]).kind(), Case(r["case"]).depth))}
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(whole, indent=1) + "\n")
     print(f"{args.name}: {whole['ours']['version']}, {whole['ours']['isa']}, {args.threads} threads\n")

@@ -25,7 +25,7 @@ DEPTHS = (0, 2048, 8192, 32768)
 BITS = ["--expert-bits", "4", "--dense-bits", "8"]
 # What the whole model would be run with, most precise first; machines by what programs may use of their memory.
 WHOLE = ([], ["--expert-bits", "8", "--dense-bits", "8"], BITS, ["--expert-bits", "4", "--dense-bits", "4"])
-MACHINES = ("64GB", "128GB", "256GB")
+MACHINES = ("64GiB", "128GiB", "256GiB")
 
 
 def sizes():

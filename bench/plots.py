@@ -87,38 +87,28 @@ def turns_table(name):
 
 
 def cost_table():
-    lines = ["| size | one by one: tokens/s | plan, GB a token | measured over plan | beside the base "
-             "| prompt of 512: tokens/s | measured over plan | beside the base |", "|---|--:|--:|--:|--:|--:|--:|--:|"]
     results = load("cost")["results"]
-    for r in results:
-        if not r["test"].startswith("tg"):
-            continue
-        p = next(x for x in results if x["side"] == r["side"] and x["test"].startswith("pp"))
-        lines.append(f"| {r['side']} | {r['median']:.1f} | {r['plan_bytes'] / 1e9:.3f} | {r['over_plan_median']:.2f} | "
-                     f"{100 * (r['beside_base'] - 1):+.0f} % | {p['median']:.0f} | {p['over_plan_median']:.2f} | "
-                     f"{100 * (p['beside_base'] - 1):+.0f} % |")
+    lines = ["| size | test | tokens/s | plan, GB a token | measured over plan | beside the base |", "|---|---|--:|--:|--:|--:|"]
+    for r in sorted(results, key=lambda r: r["test"], reverse=True):
+        planned = f"{r['plan_bytes'] / 1e9:.3f}" if r["test"].startswith("tg") else ""
+        lines.append(f"| {r['side']} | {r['test']} | {r['median']:.1f} | {planned} | {r['over_plan_median']:.2f} | "
+                     f"{100 * (r['beside_base'] - 1):+.0f} % |")
     return grid(lines) + versions(results)
 
 
 def whole_table():
     """The published model by plan's bytes, and what the base took beyond them."""
     cost = load("cost")
-    base = {r["test"][:2]: r for r in cost["results"] if r["side"] == "base"}
-    read = base["tg"]["limits_median"]["read_bytes_per_second"]
-    peak = base["pp"]["limits_median"]["int8_operations_per_second"]
-    rates = (read, 100e9, 250e9)
-    lines = ["| memory | weights | resident | GB a token | " + " | ".join(f"at {rate / 1e9:.0f} GB/s" for rate in rates) +
-             f" | prompt at {peak / 1e12:.1f} TOP/s |", "|---|---|--:|--:|--:|--:|--:|--:|"]
+    base = next(r for r in cost["results"] if r["side"] == "base" and r["test"].startswith("tg"))
+    rates = (base["limits_median"]["read_bytes_per_second"], 100e9, 250e9)
+    lines = ["| memory | weights | resident | GB a token | " + " | ".join(f"at {rate / 1e9:.0f} GB/s" for rate in rates) + " |",
+             "|---|---|--:|--:|--:|--:|--:|"]
     for w in cost["whole_model"]:
         bits = re.findall(r"\d+", w["options"])
         name = f"INT{bits[0]} experts, INT{bits[1]} trunk" if bits else "as stored (BF16)"
-        size = f"| {w['memory'].replace('GB', ' GB')} | {name} | {w['resident'] / 1e9:.1f} GB | {w['read_per_token'] / 1e9:.2f} | "
-        if not w["fits"]:
-            lines.append(size + "does not fit | | | |")
-            continue
-        decode = [rate / w["read_per_token"] / base["tg"]["over_plan_median"] for rate in rates]
-        prompt = f"{peak / (2 * w['multiplied_per_token']) / base['pp']['over_plan_median']:.0f}" if bits else ""
-        lines.append(size + " | ".join(f"{d:.1f}" for d in decode) + f" | {prompt} |")
+        speeds = [f"{rate / w['read_per_token'] / base['over_plan_median']:.1f}" for rate in rates]
+        lines.append(f"| {w['memory'].replace('GiB', ' GiB')} | {name} | {w['resident'] / 1e9:.1f} GB | "
+                     f"{w['read_per_token'] / 1e9:.2f} | " + " | ".join(speeds if w["fits"] else ["does not fit", "", ""]) + " |")
     return grid(lines)
 
 
