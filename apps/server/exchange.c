@@ -35,7 +35,7 @@ static const char *method_name(enum evhttp_cmd_type type) {
     }
 }
 
-static const char *reason_of(int status) {
+const char *srv_reason(int status) {
     static const struct {
         int status;
         const char *reason;
@@ -48,10 +48,14 @@ static const char *reason_of(int status) {
                  {404, "Not Found"},
                  {405, "Method Not Allowed"},
                  {413, "Content Too Large"},
+                 {414, "URI Too Long"},
+                 {417, "Expectation Failed"},
                  {429, "Too Many Requests"},
+                 {431, "Request Header Fields Too Large"},
                  {500, "Internal Server Error"},
                  {501, "Not Implemented"},
-                 {503, "Service Unavailable"}};
+                 {503, "Service Unavailable"},
+                 {505, "HTTP Version Not Supported"}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (known[i].status == status) {
             return known[i].reason;
@@ -108,10 +112,10 @@ srv_exchange *srv_exchange_create(srv_server *server, struct evhttp_request *req
     return x;
 }
 
-const char *srv_exchange_body(srv_exchange *x, size_t *n) {
-    struct evbuffer *input = evhttp_request_get_input_buffer(x->req);
-    *n = evbuffer_get_length(input);
-    return *n > 0 ? (const char *)evbuffer_pullup(input, -1) : NULL;
+struct evbuffer *srv_exchange_take_body(srv_exchange *x) {
+    struct evbuffer *body = evbuffer_new();
+    (void)evbuffer_add_buffer(body, evhttp_request_get_input_buffer(x->req));
+    return body;
 }
 
 const char *srv_exchange_header(const srv_exchange *x, const char *name) {
@@ -184,22 +188,27 @@ void srv_reply_bytes(srv_exchange *x, int status, const char *type, const char *
     if (x->server->draining) {
         srv_exchange_set(x, "Connection", "close");
     }
-    evhttp_send_reply(x->req, status, reason_of(status), body);
+    evhttp_send_reply(x->req, status, srv_reason(status), body);
     evbuffer_free(body);
     finish(x, status);
 }
 
-void srv_reply_json(srv_exchange *x, int status, json_t *json) {
+char *srv_json_text(json_t *json) {
     char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(json);
-    if (text == NULL) {
-        static const char failed[] = "{\"error\":{\"message\":\"the answer is not valid JSON\","
-                                     "\"type\":\"server_error\",\"param\":null,\"code\":null}}";
-        srv_reply_bytes(x, 500, "application/json", failed, sizeof failed - 1);
-        return;
-    }
+    return text;
+}
+
+void srv_reply_json_text(srv_exchange *x, int status, const char *text) {
     srv_exchange_set(x, "Cache-Control", "no-store");
     srv_reply_bytes(x, status, "application/json", text, strlen(text));
+}
+
+void srv_reply_json(srv_exchange *x, int status, json_t *json) {
+    static const char failed[] = "{\"error\":{\"message\":\"the answer is not valid JSON\","
+                                 "\"type\":\"server_error\",\"param\":null,\"code\":null}}";
+    char *text = srv_json_text(json);
+    srv_reply_json_text(x, text != NULL ? status : 500, text != NULL ? text : failed);
     free(text);
 }
 
@@ -238,14 +247,13 @@ void srv_stream_send(srv_exchange *x, const char *bytes, size_t n) {
 
 void srv_stream_event(srv_exchange *x, json_t *json) {
     cli_buffer line = {0};
-    char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    char *text = srv_json_text(json);
     cli_buffer_puts(&line, "data: ");
     cli_buffer_puts(&line, text != NULL ? text : "{}");
     cli_buffer_puts(&line, "\n\n");
     srv_stream_send(x, line.data, line.n);
     cli_buffer_free(&line);
     free(text);
-    json_decref(json);
 }
 
 void srv_stream_end(srv_exchange *x) {

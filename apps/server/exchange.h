@@ -33,8 +33,8 @@ typedef struct srv_exchange {
 
 srv_exchange *srv_exchange_create(srv_server *server, struct evhttp_request *req);
 
-/* The body, contiguous; NULL and 0 when there is none. */
-const char *srv_exchange_body(srv_exchange *x, size_t *n);
+/* The body; it is the caller's (evbuffer_free). */
+struct evbuffer *srv_exchange_take_body(srv_exchange *x);
 /* The value of a request header, or NULL. */
 const char *srv_exchange_header(const srv_exchange *x, const char *name);
 void srv_exchange_set(srv_exchange *x, const char *header, const char *value);
@@ -42,8 +42,13 @@ void srv_exchange_set(srv_exchange *x, const char *header, const char *value);
 /* The answer will come later: from now on the client's leaving is noticed. */
 void srv_exchange_wait(srv_exchange *x, void (*on_gone)(void *ud), void *ud);
 
-/* Ends. json is taken. */
+/* The words of a status line. */
+const char *srv_reason(int status);
+/* JSON as it is sent; json is taken. NULL: no memory. The caller frees it. */
+char *srv_json_text(json_t *json);
+/* Ends. json is taken; text is not. */
 void srv_reply_json(srv_exchange *x, int status, json_t *json);
+void srv_reply_json_text(srv_exchange *x, int status, const char *text);
 void srv_reply_problem(srv_exchange *x, const srv_problem *problem);
 void srv_reply_bytes(srv_exchange *x, int status, const char *type, const char *bytes, size_t n);
 

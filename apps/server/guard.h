@@ -7,6 +7,10 @@
  * While an answer is on its way the connection is read from only to see its end: what a client sends
  * meanwhile waits, up to a limit.
  *
+ * What is no request (malformed, too long, an unknown method) never comes to routes.c: evhttp answers
+ * with a page of HTML. That page is replaced while it lies in the output buffer: evhttp writes nothing
+ * to the socket before the page is complete.
+ *
  * Path:     evhttp's bevcb -> [this] -> sockets shut down, which evhttp sees as any other end
  * Threads:  the I/O thread.
  * Memory:   a guard holds a reference to its bufferevent until the next sweep after evhttp let go. Its
@@ -20,11 +24,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "cli/buffer.h"
+
+#define SRV_MAX_HEAD_BYTES 16384
+
 typedef struct srv_guard srv_guard;
 
 typedef struct srv_guards {
     srv_guard *first;
     size_t count;
+    /* Writes what is sent instead of evhttp's page: status line, headers, body. */
+    void (*on_refused)(void *ud, struct evhttp_connection *connection, int status, cli_buffer *out);
+    void *ud;
 } srv_guards;
 
 /* For each connection that comes in. */

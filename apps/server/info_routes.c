@@ -12,9 +12,8 @@ static json_t *whole(uint64_t n) {
 
 /* ---- the page --------------------------------------------------------------------------- */
 
-void srv_get_page(srv_exchange *x, json_t *body) {
+void srv_get_page(srv_exchange *x) {
     const char *known = srv_exchange_header(x, "If-None-Match");
-    (void)body;
     srv_exchange_set(x, "Content-Security-Policy", srv_page_policy);
     srv_exchange_set(x, "Referrer-Policy", "no-referrer");
     srv_exchange_set(x, "Cache-Control", "no-cache");
@@ -26,8 +25,7 @@ void srv_get_page(srv_exchange *x, json_t *body) {
     srv_reply_bytes(x, 200, "text/html; charset=utf-8", (const char *)srv_page, srv_page_size);
 }
 
-void srv_get_health(srv_exchange *x, json_t *body) {
-    (void)body;
+void srv_get_health(srv_exchange *x) {
     if (x->server->scheduler == NULL) {
         srv_problem problem = {0};
         (void)srv_refuse_as(&problem, 503, "loading", "Loading model");
@@ -49,19 +47,17 @@ static json_t *model_json(const srv_server *server) {
                      "size", whole(card->n_bytes));
 }
 
-void srv_get_models(srv_exchange *x, json_t *body) {
-    (void)body;
+void srv_get_models(srv_exchange *x) {
     srv_reply_json(x, 200,
                    json_pack("{s:s, s:[o]}", "object", "list", "data", model_json(x->server)));
 }
 
 /* The names of clients may have slashes and escapes in them. */
-void srv_get_model(srv_exchange *x, json_t *body) {
+void srv_get_model(srv_exchange *x) {
     srv_problem problem = {0};
     const char *asked = x->path + strlen("/v1/models/");
     char *decoded = evhttp_uridecode(asked, 0, NULL);
     bool known = decoded != NULL && strcmp(decoded, x->server->card.id) == 0;
-    (void)body;
     free(decoded);
     if (known) {
         srv_reply_json(x, 200, model_json(x->server));
@@ -82,10 +78,9 @@ static json_t *sampling_json(const fn_text *text) {
                      (double)s.presence_penalty, "frequency_penalty", (double)s.frequency_penalty);
 }
 
-void srv_get_props(srv_exchange *x, json_t *body) {
+void srv_get_props(srv_exchange *x) {
     const srv_server *server = x->server;
     const char *build = CLI_BUILD_GIT[0] != 0 ? CLI_BUILD_GIT : "";
-    (void)body;
     json_t *props =
         json_pack("{s:{s:o, s:o}, s:o, s:s, s:O, s:{s:b, s:b}, s:s, s:s, s:s, s:o}",
                   "default_generation_settings", "n_ctx", whole(server->limits.context), "params",
@@ -97,11 +92,10 @@ void srv_get_props(srv_exchange *x, json_t *body) {
     srv_reply_json(x, 200, props);
 }
 
-void srv_get_metrics(srv_exchange *x, json_t *body) {
+void srv_get_metrics(srv_exchange *x) {
     srv_server *server = x->server;
     fn_scheduler_counts counts = {0};
     cli_buffer text = {0};
-    (void)body;
     if (server->scheduler != NULL) {
         fn_scheduler_get_counts(server->scheduler, &counts);
     }

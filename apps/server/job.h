@@ -4,7 +4,7 @@
  * so that a long list does not fill it. A job ends when every prompt is done, when one fails, when
  * the client leaves, or when the server stops.
  *
- * Path:     routes.c (a checked srv_request) -> [this] -> fn_scheduler; notes of mailbox.h -> [this]
+ * Path:     reading.h (a checked srv_request) -> [this] -> fn_scheduler; notes of mailbox.h -> [this]
  *           -> job_reply.c -> exchange.c
  * Threads:  the I/O thread; the scheduler's thread only posts notes.
  * Memory:   a job owns its request, its exchange and its fn_requests. */

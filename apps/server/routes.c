@@ -3,31 +3,16 @@
 #include <string.h>
 
 #include "server/access.h"
-#include "server/fields.h"
-#include "server/job.h"
+#include "server/reading.h"
 
-/* ---- generation ------------------------------------------------------------------------- */
+/* ---- what is generated ------------------------------------------------------------------------- */
 
-typedef bool (*request_reader)(const srv_limits *limits, json_t *root, srv_request *out,
-                               srv_problem *problem);
-
-static void generate(srv_exchange *x, json_t *body, request_reader read) {
-    srv_request request;
-    srv_problem problem = {0};
-    if (read(&x->server->limits, json_incref(body), &request, &problem)) {
-        srv_job_start(x->server, x, &request);
-    } else {
-        srv_request_free(&request);
-        srv_reply_problem(x, &problem);
-    }
+static bool read_chat(const srv_limits *limits, json_t *body, srv_outcome *out) {
+    return srv_chat_request_read(limits, json_incref(body), &out->request, &out->problem);
 }
 
-static void post_chat(srv_exchange *x, json_t *body) {
-    generate(x, body, srv_chat_request_read);
-}
-
-static void post_completion(srv_exchange *x, json_t *body) {
-    generate(x, body, srv_completion_request_read);
+static bool read_completion(const srv_limits *limits, json_t *body, srv_outcome *out) {
+    return srv_completion_request_read(limits, json_incref(body), &out->request, &out->problem);
 }
 
 /* ---- the table -------------------------------------------------------------------------- */
@@ -36,32 +21,32 @@ enum { OPEN = 1, EARLY = 2 }; /* needs no key; works while the model is loading 
 
 typedef struct endpoint {
     const char *path; /* one that ends in a slash is a prefix, "/" excepted */
-    enum evhttp_cmd_type method;
     unsigned traits;
-    srv_handler handler;
+    srv_handler get;      /* NULL: it takes POST */
+    srv_body_reader read; /* of a POST's body */
 } endpoint;
 
 static const endpoint endpoints[] = {
-    {"/", EVHTTP_REQ_GET, OPEN | EARLY, srv_get_page},
-    {"/health", EVHTTP_REQ_GET, OPEN | EARLY, srv_get_health},
-    {"/v1/health", EVHTTP_REQ_GET, OPEN | EARLY, srv_get_health},
-    {"/metrics", EVHTTP_REQ_GET, EARLY, srv_get_metrics},
-    {"/v1/models", EVHTTP_REQ_GET, 0, srv_get_models},
-    {"/models", EVHTTP_REQ_GET, 0, srv_get_models},
-    {"/v1/models/", EVHTTP_REQ_GET, 0, srv_get_model},
-    {"/props", EVHTTP_REQ_GET, 0, srv_get_props},
-    {"/v1/props", EVHTTP_REQ_GET, 0, srv_get_props},
-    {"/tokenizer_info", EVHTTP_REQ_GET, 0, srv_get_tokenizer_info},
-    {"/v1/tokenizer_info", EVHTTP_REQ_GET, 0, srv_get_tokenizer_info},
-    {"/tokenize", EVHTTP_REQ_POST, 0, srv_post_tokenize},
-    {"/v1/tokenize", EVHTTP_REQ_POST, 0, srv_post_tokenize},
-    {"/detokenize", EVHTTP_REQ_POST, 0, srv_post_detokenize},
-    {"/v1/detokenize", EVHTTP_REQ_POST, 0, srv_post_detokenize},
-    {"/apply-template", EVHTTP_REQ_POST, 0, srv_post_apply_template},
-    {"/v1/chat/completions", EVHTTP_REQ_POST, 0, post_chat},
-    {"/chat/completions", EVHTTP_REQ_POST, 0, post_chat},
-    {"/v1/completions", EVHTTP_REQ_POST, 0, post_completion},
-    {"/completions", EVHTTP_REQ_POST, 0, post_completion},
+    {"/", OPEN | EARLY, srv_get_page, NULL},
+    {"/health", OPEN | EARLY, srv_get_health, NULL},
+    {"/v1/health", OPEN | EARLY, srv_get_health, NULL},
+    {"/metrics", EARLY, srv_get_metrics, NULL},
+    {"/v1/models", 0, srv_get_models, NULL},
+    {"/models", 0, srv_get_models, NULL},
+    {"/v1/models/", 0, srv_get_model, NULL},
+    {"/props", 0, srv_get_props, NULL},
+    {"/v1/props", 0, srv_get_props, NULL},
+    {"/tokenizer_info", 0, srv_get_tokenizer_info, NULL},
+    {"/v1/tokenizer_info", 0, srv_get_tokenizer_info, NULL},
+    {"/tokenize", 0, NULL, srv_read_tokenize},
+    {"/v1/tokenize", 0, NULL, srv_read_tokenize},
+    {"/detokenize", 0, NULL, srv_read_detokenize},
+    {"/v1/detokenize", 0, NULL, srv_read_detokenize},
+    {"/apply-template", 0, NULL, srv_read_apply_template},
+    {"/v1/chat/completions", 0, NULL, read_chat},
+    {"/chat/completions", 0, NULL, read_chat},
+    {"/v1/completions", 0, NULL, read_completion},
+    {"/completions", 0, NULL, read_completion},
 };
 
 static bool matches(const endpoint *candidate, const char *path) {
@@ -74,13 +59,14 @@ static bool matches(const endpoint *candidate, const char *path) {
 static const endpoint *find_endpoint(srv_exchange *x, enum evhttp_cmd_type method,
                                      srv_problem *problem) {
     const char *allowed = NULL;
-    method = method == EVHTTP_REQ_HEAD ? EVHTTP_REQ_GET : method;
     for (size_t i = 0; i < sizeof endpoints / sizeof endpoints[0]; i++) {
         if (matches(&endpoints[i], x->path)) {
-            if (endpoints[i].method == method) {
+            bool gets = endpoints[i].get != NULL;
+            if (gets ? method == EVHTTP_REQ_GET || method == EVHTTP_REQ_HEAD
+                     : method == EVHTTP_REQ_POST) {
                 return &endpoints[i];
             }
-            allowed = endpoints[i].method == EVHTTP_REQ_GET ? "GET, HEAD" : "POST";
+            allowed = gets ? "GET, HEAD" : "POST";
         }
     }
     if (allowed != NULL) {
@@ -112,21 +98,6 @@ static bool is_ready(const srv_server *server, const endpoint *found, srv_proble
            srv_refuse_as(problem, 503, "loading", "Loading model");
 }
 
-static void answer(srv_exchange *x, const endpoint *found) {
-    srv_problem problem = {0};
-    json_t *body = NULL;
-    if (found->method == EVHTTP_REQ_POST) {
-        size_t n = 0;
-        const char *bytes = srv_exchange_body(x, &n);
-        if (!srv_parse_object(bytes, n, &body, &problem)) {
-            srv_reply_problem(x, &problem);
-            return;
-        }
-    }
-    found->handler(x, body);
-    json_decref(body);
-}
-
 void srv_route(struct evhttp_request *req, void *ud) {
     srv_server *server = ud;
     srv_exchange *x = srv_exchange_create(server, req);
@@ -148,5 +119,9 @@ void srv_route(struct evhttp_request *req, void *ud) {
         srv_reply_problem(x, &problem);
         return;
     }
-    answer(x, found);
+    if (found->get != NULL) {
+        found->get(x);
+    } else {
+        srv_reading_begin(&server->readers, x, found->read);
+    }
 }

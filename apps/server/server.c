@@ -15,27 +15,45 @@
 #include "cli/signals.h"
 #include "server/job.h"
 #include "server/log.h"
+#include "server/refusal.h"
 #include "server/routes.h"
 #include "server/tls.h"
 
-#define MAX_HEADER_BYTES 16384
 #define BACKLOG 256
 #define TICK_SECONDS 0.25
 #define FLUSH_SECONDS 2.0 /* at the end, for the last bytes to leave */
 
 /* ---- loading ---------------------------------------------------------------------------- */
 
+static fn_status create_scheduler(srv_server *server, fn_engine *engine, fn_scheduler **out,
+                                  fn_error *err) {
+    fn_scheduler_options options = server->options->scheduler;
+    for (;;) {
+        fn_error failure = {0};
+        fn_status status = fn_scheduler_create(engine, &options, out, &failure);
+        if (status != FN_E_FIT || !server->options->cache_may_shrink || options.cache_bytes == 0) {
+            *err = failure;
+            return status;
+        }
+        options.cache_bytes = options.cache_bytes > 1u << 20 ? options.cache_bytes / 2 : 0;
+    }
+}
+
+/* Opening a model takes minutes, and looking through a prefix cache's folder seconds. */
 static void *load(void *ud) {
     srv_server *server = ud;
     fn_engine *engine = NULL;
+    fn_scheduler *scheduler = NULL;
     srv_model_card card = {0};
     fn_error err = {0};
     fn_status status = server->options->open(server->options->open_ud, &engine, &err);
     if (status == FN_OK) {
         srv_model_card_read(server->options, &card);
+        status = create_scheduler(server, engine, &scheduler, &err);
     }
     (void)pthread_mutex_lock(&server->mailbox.lock);
     server->loader.engine = engine;
+    server->loader.scheduler = scheduler;
     server->loader.status = status;
     server->loader.err = err;
     server->loader.card = card;
@@ -51,20 +69,6 @@ static void end_with(srv_server *server, fn_status status, const fn_error *err) 
     (void)event_base_loopbreak(server->base);
 }
 
-static fn_status create_scheduler(srv_server *server, fn_error *err) {
-    fn_scheduler_options options = server->options->scheduler;
-    for (;;) {
-        fn_error failure = {0};
-        fn_status status =
-            fn_scheduler_create(server->loader.engine, &options, &server->scheduler, &failure);
-        if (status != FN_E_FIT || !server->options->cache_may_shrink || options.cache_bytes == 0) {
-            *err = failure;
-            return status;
-        }
-        options.cache_bytes = options.cache_bytes > 1u << 20 ? options.cache_bytes / 2 : 0;
-    }
-}
-
 /* The model is there: requests can be answered. */
 static void start_serving(srv_server *server) {
     fn_error err = {0};
@@ -75,11 +79,12 @@ static void start_serving(srv_server *server) {
                                   .vocab = server->info.vocab,
                                   .context = server->info.context,
                                   .safe_content = options->safe_content};
-    fn_status status = create_scheduler(server, &err);
+    fn_status status = srv_readers_start(&server->readers, &server->limits, &server->mailbox, &err);
     if (status != FN_OK) {
         end_with(server, status, &err);
         return;
     }
+    server->scheduler = server->loader.scheduler;
     srv_log_event(options->log_json, "ready: %s, %zu tokens of context, %s kernels, %zu threads",
                   server->card.id, server->info.context, server->info.isa, server->info.threads);
 }
@@ -232,7 +237,9 @@ static void on_note(void *ud, const srv_note *note) {
 }
 
 static void on_wake(void *ud) {
-    look_at_loader(ud);
+    srv_server *server = ud;
+    look_at_loader(server);
+    srv_readers_take(&server->readers);
 }
 
 static fn_status open_server(srv_server *server, fn_error *err) {
@@ -242,13 +249,15 @@ static fn_status open_server(srv_server *server, fn_error *err) {
     if (server->http == NULL) {
         return cli_fail(err, FN_E_NOMEM, "no memory for the server");
     }
-    evhttp_set_max_headers_size(server->http, MAX_HEADER_BYTES);
+    evhttp_set_max_headers_size(server->http, SRV_MAX_HEAD_BYTES);
     evhttp_set_max_body_size(server->http, (ev_ssize_t)options->max_body);
     evhttp_set_timeout(server->http, 75);
     evhttp_set_allowed_methods(server->http, EVHTTP_REQ_GET | EVHTTP_REQ_POST | EVHTTP_REQ_HEAD |
                                                  EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE |
                                                  EVHTTP_REQ_OPTIONS | EVHTTP_REQ_PATCH);
     evhttp_set_default_content_type(server->http, NULL);
+    server->guards.on_refused = srv_refusal_write;
+    server->guards.ud = server;
     evhttp_set_bevcb(server->http, on_connection, server);
     evhttp_set_gencb(server->http, srv_route, server);
     server->mailbox.on_note = on_note;
@@ -284,11 +293,13 @@ static void close_server(srv_server *server) {
     if (server->loader.running) { /* its progress callback sees the signal too */
         (void)pthread_join(server->loader.thread, NULL);
     }
+    srv_readers_stop(&server->readers);
     srv_jobs_fail_all(server);
-    fn_scheduler_destroy(server->scheduler);
+    fn_scheduler_destroy(server->loader.scheduler);
     if (server->http != NULL) {
         evhttp_free(server->http);
     }
+    srv_readers_deinit(&server->readers);
     srv_guard_free(&server->guards);
     if (server->base != NULL) {
         srv_mailbox_deinit(&server->mailbox);

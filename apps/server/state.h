@@ -14,7 +14,7 @@
 #include "server/mailbox.h"
 #include "server/metrics.h"
 #include "server/model_card.h"
-#include "server/request.h"
+#include "server/reading.h"
 #include "server/server.h"
 
 typedef struct srv_job srv_job;
@@ -23,6 +23,7 @@ typedef struct srv_loader {
     pthread_t thread;
     bool running, done;
     fn_engine *engine;
+    fn_scheduler *scheduler;
     srv_model_card card;
     fn_status status;
     fn_error err;
@@ -38,6 +39,7 @@ struct srv_server {
     void *tls; /* tls.h; NULL: none */
     srv_guards guards;
     srv_mailbox mailbox;
+    srv_readers readers;
     srv_loader loader;
     srv_metrics metrics;
     srv_model_card card; /* the loader's */

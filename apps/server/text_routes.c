@@ -2,6 +2,7 @@
 
 #include "cli/buffer.h"
 #include "server/fields.h"
+#include "server/reading.h"
 #include "server/routes.h"
 
 static json_t *whole(size_t n) {
@@ -66,20 +67,17 @@ static json_t *tokens_json(const fn_text *text, const fn_ids *ids, bool with_pie
     return tokens;
 }
 
-void srv_post_tokenize(srv_exchange *x, json_t *body) {
-    const srv_limits *limits = &x->server->limits;
-    srv_problem problem = {0};
+bool srv_read_tokenize(const srv_limits *limits, json_t *body, srv_outcome *out) {
     fn_ids ids = {0};
     bool with_pieces = false;
     bool with_texts = false;
-    if (!srv_field_bool(body, "with_pieces", &with_pieces, &problem) ||
-        !srv_field_bool(body, "return_token_strs", &with_texts, &problem) ||
-        !read_tokens(limits, body, &ids, &problem)) {
+    if (!srv_field_bool(body, "with_pieces", &with_pieces, &out->problem) ||
+        !srv_field_bool(body, "return_token_strs", &with_texts, &out->problem) ||
+        !read_tokens(limits, body, &ids, &out->problem)) {
         fn_ids_free(&ids);
-        srv_reply_problem(x, &problem);
-        return;
+        return false;
     }
-    json_t *reply =
+    out->reply =
         json_pack("{s:o, s:o, s:o}", "tokens", tokens_json(limits->text, &ids, with_pieces),
                   "count", whole(ids.count), "max_model_len", whole(limits->context));
     if (with_texts) {
@@ -87,10 +85,10 @@ void srv_post_tokenize(srv_exchange *x, json_t *body) {
         for (size_t i = 0; i < ids.count; i++) {
             (void)json_array_append_new(texts, piece_json(limits->text, ids.items[i]));
         }
-        (void)json_object_set_new(reply, "token_strs", texts);
+        (void)json_object_set_new(out->reply, "token_strs", texts);
     }
     fn_ids_free(&ids);
-    srv_reply_json(x, 200, reply);
+    return true;
 }
 
 /* ---- POST /detokenize -------------------------------------------------------------------- */
@@ -118,50 +116,43 @@ static bool read_ids(const srv_limits *limits, const json_t *body, int32_t **out
     return true;
 }
 
-void srv_post_detokenize(srv_exchange *x, json_t *body) {
-    srv_problem problem = {0};
+bool srv_read_detokenize(const srv_limits *limits, json_t *body, srv_outcome *out) {
     int32_t *ids = NULL;
     size_t n = 0;
     char *text = NULL;
     size_t n_text = 0;
     fn_error err = {0};
-    bool good = read_ids(&x->server->limits, body, &ids, &n, &problem);
+    bool good = read_ids(limits, body, &ids, &n, &out->problem);
     if (good) {
-        fn_status status =
-            fn_text_decode(x->server->limits.text, ids, n, false, &text, &n_text, &err);
-        good = status == FN_OK || srv_refuse_status(&problem, status, &err);
+        fn_status status = fn_text_decode(limits->text, ids, n, false, &text, &n_text, &err);
+        good = status == FN_OK || srv_refuse_status(&out->problem, status, &err);
     }
     free(ids);
-    if (!good) {
-        srv_reply_problem(x, &problem);
-        return;
+    if (good) {
+        /* "content" is llama.cpp's name, "prompt" vLLM's */
+        json_t *string = json_stringn(text, n_text);
+        out->reply = json_pack("{s:O, s:o}", "content", string, "prompt", string);
     }
-    /* "content" is llama.cpp's name, "prompt" vLLM's */
-    json_t *string = json_stringn(text, n_text);
     fn_string_free(text);
-    srv_reply_json(x, 200, json_pack("{s:O, s:o}", "content", string, "prompt", string));
+    return good;
 }
 
 /* ---- templates --------------------------------------------------------------------------- */
 
-void srv_post_apply_template(srv_exchange *x, json_t *body) {
-    srv_problem problem = {0};
+bool srv_read_apply_template(const srv_limits *limits, json_t *body, srv_outcome *out) {
     char *prompt = NULL;
     size_t n = 0;
-    if (!srv_render(&x->server->limits, body, &prompt, &n, NULL, &problem)) {
-        fn_string_free(prompt);
-        srv_reply_problem(x, &problem);
-        return;
+    bool good = srv_render(limits, body, &prompt, &n, NULL, &out->problem);
+    if (good) {
+        out->reply = json_pack("{s:o}", "prompt", json_stringn(prompt, n));
     }
-    json_t *text = json_stringn(prompt, n);
     fn_string_free(prompt);
-    srv_reply_json(x, 200, json_pack("{s:o}", "prompt", text));
+    return good;
 }
 
-void srv_get_tokenizer_info(srv_exchange *x, json_t *body) {
+void srv_get_tokenizer_info(srv_exchange *x) {
     const srv_server *server = x->server;
     json_t *info = json_copy(server->card.tokenizer_config);
-    (void)body;
     (void)json_object_set(info, "chat_template", server->card.chat_template);
     (void)json_object_set_new(info, "model_max_length", whole(server->limits.context));
     if (!json_is_string(json_object_get(info, "eos_token"))) {

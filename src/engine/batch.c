@@ -27,6 +27,11 @@ static bool reads_prompt(const fn_sequence *q) {
     return q->request != NULL && q->phase == FN_SEQUENCE_PROMPT;
 }
 
+static bool answers(const fn_sequence *q) {
+    return q->request != NULL &&
+           (q->phase == FN_SEQUENCE_ANSWER || q->phase == FN_SEQUENCE_CLOSING);
+}
+
 /* Shares out room among the prompts, beginning with another one each time; what one leaves, the next takes. */
 static size_t add_prompts(fn_scheduler *s, size_t room, size_t n_prompts, size_t first_row) {
     size_t taken = 0;
@@ -59,7 +64,7 @@ static load take_stock(fn_scheduler *s) {
         q->drafted = 0;
         q->wants = false;
         l.prompts += reads_prompt(q);
-        l.answers += q->request != NULL && !reads_prompt(q);
+        l.answers += answers(q);
     }
     return l;
 }
@@ -74,7 +79,7 @@ static load plan(fn_scheduler *s) {
     fn_batch_guess(s, l.answers, l.prompts > 0);
     for (size_t i = 0; i < s->max_running; i++) {
         fn_sequence *q = &s->sequences[i];
-        if (q->request != NULL && !reads_prompt(q)) {
+        if (answers(q)) {
             add(s, q, 1, row);
             row += q->rows;
             l.drafted += q->drafted;
@@ -225,6 +230,8 @@ static void choose_from_kept(fn_scheduler *s, fn_sequence *q) {
 
 static void take_outcome(fn_scheduler *s, fn_sequence *q) {
     switch (q->phase) {
+    case FN_SEQUENCE_FETCH: /* is in no forward */
+        break;
     case FN_SEQUENCE_PROMPT:
         fn_sequence_prompt_read(s, q);
         if (fn_state_length(q->state) == q->request->options.n_ids || q->status != FN_OK) {
@@ -240,13 +247,20 @@ static void take_outcome(fn_scheduler *s, fn_sequence *q) {
     }
 }
 
-void fn_batch_run(fn_scheduler *s) {
+static bool choose_from_all_kept(fn_scheduler *s) {
+    bool chosen = false;
     for (size_t i = 0; i < s->max_running; i++) {
         fn_sequence *q = &s->sequences[i];
         if (reads_prompt(q) && fn_state_length(q->state) == q->request->options.n_ids) {
             choose_from_kept(s, q);
+            chosen = true;
         }
     }
+    return chosen;
+}
+
+bool fn_batch_run(fn_scheduler *s) {
+    bool chosen = choose_from_all_kept(s);
     fn_error error = {0};
     fn_status status = FN_OK;
     pthread_mutex_lock(&s->engine->mutex);
@@ -257,7 +271,7 @@ void fn_batch_run(fn_scheduler *s) {
     }
     pthread_mutex_unlock(&s->engine->mutex);
     if (s->n_batch == 0 || status == FN_E_CANCELLED) {
-        return; /* nothing has changed; those who cancelled leave next */
+        return chosen || s->n_batch > 0; /* who cancelled leaves next */
     }
     uint64_t before = s->generated_ids;
     for (size_t i = 0; i < s->n_batch; i++) {
@@ -281,4 +295,5 @@ void fn_batch_run(fn_scheduler *s) {
     s->rows += l.answers + l.drafted + l.prompt_ids;
     s->prompt_ids += l.prompt_ids;
     s->busy_seconds += seconds;
+    return true;
 }

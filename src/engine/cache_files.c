@@ -29,6 +29,13 @@ typedef struct job {
     uint64_t bytes; /* of the file; 0: failed */
 } job;
 
+typedef struct fetch {
+    struct fetch *next;
+    size_t n;
+    fn_state *state; /* when it is done; NULL: failed */
+    int32_t ids[];
+} fetch;
+
 struct fn_cache_files {
     fn_engine *engine;
     char *dir;
@@ -36,9 +43,12 @@ struct fn_cache_files {
     uint64_t key;
     pthread_mutex_t mutex;
     pthread_cond_t wake;
-    pthread_t writer;
-    bool running;
-    /* under the mutex: jobs [0, written) are done, [written, n_jobs) wait; the writer copies one out. */
+    pthread_t writer, reader;
+    bool writes, reads; /* the threads run */
+    void (*on_fetched)(void *ud);
+    void *on_fetched_ud;
+    /* under the mutex: fetches, oldest first; jobs [0, written) are done, [written, n_jobs) wait; the writer copies one out. */
+    fetch *asked, *fetched;
     job jobs[QUEUE];
     size_t written, n_jobs;
     bool stop;
@@ -115,15 +125,84 @@ static void *write_all(void *arg) {
     return NULL;
 }
 
+/* ---- the reader ---- */
+
+static fn_state *read_one(const fn_cache_files *f, const int32_t *ids, size_t n) {
+    fn_state *state = NULL;
+    fn_state *copy = NULL;
+    int32_t *found = fn_alloc(f->engine->context, sizeof *found);
+    char *path = path_of(f, ids, n);
+    fn_status status = found != NULL && path != NULL ? FN_OK : FN_E_NOMEM;
+    status = status == FN_OK ? fn_state_create(f->engine->states, n, &state, NULL) : status;
+    status = status == FN_OK ? fn_state_file_read(f->engine, path, found, state, NULL) : status;
+    if (status == FN_OK &&
+        (fn_state_length(state) != n || memcmp(found, ids, n * sizeof *ids) != 0)) {
+        status = FN_E_MODEL; /* another text with the same name */
+    }
+    if (status == FN_OK && fn_state_clone(state, &copy, NULL) == FN_OK) { /* without promises */
+        (void)utimensat(AT_FDCWD, path, NULL, 0);
+    } else if (path != NULL) {
+        (void)unlink(path);
+    }
+    fn_state_destroy(state);
+    fn_free(found);
+    fn_free(path);
+    return copy;
+}
+
+static void append(fetch **list, fetch *item) {
+    while (*list != NULL) {
+        list = &(*list)->next;
+    }
+    *list = item;
+}
+
+static void *read_all(void *arg) {
+    fn_cache_files *f = arg;
+    pthread_mutex_lock(&f->mutex);
+    while (!f->stop) {
+        fetch *item = f->asked;
+        if (item == NULL) {
+            pthread_cond_wait(&f->wake, &f->mutex);
+            continue;
+        }
+        f->asked = item->next;
+        item->next = NULL;
+        pthread_mutex_unlock(&f->mutex);
+        item->state = read_one(f, item->ids, item->n);
+        pthread_mutex_lock(&f->mutex);
+        append(&f->fetched, item);
+        pthread_mutex_unlock(&f->mutex);
+        if (f->on_fetched != NULL) {
+            f->on_fetched(f->on_fetched_ud);
+        }
+        pthread_mutex_lock(&f->mutex);
+    }
+    pthread_mutex_unlock(&f->mutex);
+    return NULL;
+}
+
+static void free_fetches(fetch *list) {
+    while (list != NULL) {
+        fetch *next = list->next;
+        fn_state_destroy(list->state);
+        fn_free(list);
+        list = next;
+    }
+}
+
 /* ---- life ---- */
 
 static fn_status start(fn_cache_files *f, fn_error *err) {
     int failure = pthread_create(&f->writer, NULL, write_all, f);
-    if (failure != 0) {
-        return fn_fail(err, FN_E_FAILED, "cannot start the cache's writer: %s", strerror(failure));
+    f->writes = failure == 0;
+    if (f->writes) {
+        failure = pthread_create(&f->reader, NULL, read_all, f);
+        f->reads = failure == 0;
     }
-    f->running = true;
-    return FN_OK;
+    return failure == 0 ? FN_OK
+                        : fn_fail(err, FN_E_FAILED, "cannot start the cache's threads: %s",
+                                  strerror(failure));
 }
 
 static fn_status make_folder(const char *dir, fn_error *err) {
@@ -172,13 +251,18 @@ void fn_cache_files_close(fn_cache_files *f) {
     if (f == NULL) {
         return;
     }
-    if (f->running) {
-        pthread_mutex_lock(&f->mutex);
-        f->stop = true;
-        pthread_cond_signal(&f->wake);
-        pthread_mutex_unlock(&f->mutex);
+    pthread_mutex_lock(&f->mutex);
+    f->stop = true;
+    pthread_cond_broadcast(&f->wake);
+    pthread_mutex_unlock(&f->mutex);
+    if (f->writes) {
         pthread_join(f->writer, NULL);
     }
+    if (f->reads) {
+        pthread_join(f->reader, NULL);
+    }
+    free_fetches(f->asked);
+    free_fetches(f->fetched);
     for (size_t i = 0; i < f->n_jobs; i++) {
         fn_free(f->jobs[i].ids);
     }
@@ -264,7 +348,7 @@ fn_status fn_cache_files_write(fn_cache_files *f, const int32_t *ids, const fn_s
     bool room = f->n_jobs < QUEUE;
     if (room) {
         f->jobs[f->n_jobs++] = j;
-        pthread_cond_signal(&f->wake);
+        pthread_cond_broadcast(&f->wake);
     }
     pthread_mutex_unlock(&f->mutex);
     if (!room) { /* the disk is slower than the conversations: this one is not written */
@@ -274,16 +358,44 @@ fn_status fn_cache_files_write(fn_cache_files *f, const int32_t *ids, const fn_s
     return FN_OK;
 }
 
-void fn_cache_files_collect(fn_cache_files *f, fn_cache_file_seen seen, void *ud) {
+bool fn_cache_files_fetch(fn_cache_files *f, const int32_t *ids, size_t n) {
+    fetch *item = fn_alloc(1, sizeof *item + n * sizeof *ids);
+    if (item == NULL) {
+        return false;
+    }
+    *item = (fetch){.n = n};
+    memcpy(item->ids, ids, n * sizeof *ids);
+    pthread_mutex_lock(&f->mutex);
+    append(&f->asked, item);
+    pthread_cond_broadcast(&f->wake);
+    pthread_mutex_unlock(&f->mutex);
+    return true;
+}
+
+void fn_cache_files_on_fetched(fn_cache_files *f, void (*tell)(void *ud), void *ud) {
+    f->on_fetched = tell;
+    f->on_fetched_ud = ud;
+}
+
+/* Takes out what the writer is done with. */
+static size_t take_written(fn_cache_files *f, job out[QUEUE]) {
+    size_t n = f->written;
+    memcpy(out, f->jobs, n * sizeof *out);
+    memmove(f->jobs, f->jobs + n, (f->n_jobs - n) * sizeof *out);
+    f->n_jobs -= n;
+    f->written = 0;
+    return n;
+}
+
+void fn_cache_files_collect(fn_cache_files *f, fn_cache_file_seen seen,
+                            fn_cache_file_fetched fetched, void *ud) {
     job done[QUEUE];
     struct timespec now = {0};
     (void)clock_gettime(CLOCK_REALTIME, &now);
     pthread_mutex_lock(&f->mutex);
-    size_t n = f->written;
-    memcpy(done, f->jobs, n * sizeof *done);
-    memmove(f->jobs, f->jobs + n, (f->n_jobs - n) * sizeof *done);
-    f->n_jobs -= n;
-    f->written = 0;
+    size_t n = take_written(f, done);
+    fetch *fetches = f->fetched;
+    f->fetched = NULL;
     pthread_mutex_unlock(&f->mutex);
     fn_status status = FN_OK;
     for (size_t i = 0; i < n; i++) {
@@ -293,29 +405,11 @@ void fn_cache_files_collect(fn_cache_files *f, fn_cache_file_seen seen, void *ud
         }
         fn_free(done[i].ids);
     }
-}
-
-fn_state *fn_cache_files_load(fn_cache_files *f, const int32_t *ids, size_t n) {
-    fn_state *state = NULL;
-    fn_state *copy = NULL;
-    int32_t *found = fn_alloc(f->engine->context, sizeof *found);
-    char *path = path_of(f, ids, n);
-    fn_status status = found != NULL && path != NULL ? FN_OK : FN_E_NOMEM;
-    status = status == FN_OK ? fn_state_create(f->engine->states, n, &state, NULL) : status;
-    status = status == FN_OK ? fn_state_file_read(f->engine, path, found, state, NULL) : status;
-    if (status == FN_OK &&
-        (fn_state_length(state) != n || memcmp(found, ids, n * sizeof *ids) != 0)) {
-        status = FN_E_MODEL; /* another text with the same name */
+    for (fetch *item = fetches; item != NULL; item = item->next) {
+        fetched(ud, item->ids, item->n, item->state);
+        item->state = NULL;
     }
-    if (status == FN_OK && fn_state_clone(state, &copy, NULL) == FN_OK) { /* without promises */
-        (void)utimensat(AT_FDCWD, path, NULL, 0);
-    } else if (path != NULL) {
-        (void)unlink(path);
-    }
-    fn_state_destroy(state);
-    fn_free(found);
-    fn_free(path);
-    return copy;
+    free_fetches(fetches);
 }
 
 void fn_cache_files_remove(fn_cache_files *f, const int32_t *ids, size_t n) {

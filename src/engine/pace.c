@@ -29,6 +29,12 @@ static double next_chunk(double chunk, double ratio) {
     return chunk * (factor > 1.5 ? factor : 1 + 0.5 * (factor - 1));
 }
 
+static double middle(const double x[3]) {
+    double low = x[0] < x[1] ? x[0] : x[1];
+    double high = x[0] < x[1] ? x[1] : x[0];
+    return between(x[2], low, high);
+}
+
 void fn_pace_learn(fn_pace *p, size_t rows, size_t prompt_ids, double seconds) {
     if (rows == 0 || !(seconds > 0)) {
         return;
@@ -43,5 +49,8 @@ void fn_pace_learn(fn_pace *p, size_t rows, size_t prompt_ids, double seconds) {
         return; /* the end of a prompt: a smaller chunk than was allowed says nothing of that one */
     }
     double next = next_chunk(ids, ratio);
-    p->chunk = next > MIN_CHUNK ? next : MIN_CHUNK;
+    p->seen[2] = p->seen[1];
+    p->seen[1] = p->seen[0];
+    p->seen[0] = next > MIN_CHUNK ? next : MIN_CHUNK;
+    p->chunk = p->seen[2] > 0 ? middle(p->seen) : p->seen[0];
 }

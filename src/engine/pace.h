@@ -3,19 +3,21 @@
  * Rule:    with no answer running, as many as fit. Else as many as keep the forward near FN_PACE_STRETCH
  *          times a forward of the answers alone: what a reader sees as the gap between two words. Larger
  *          chunks cost the reader more, smaller ones cost the prompt more. No model of the machine: a chunk
- *          that was too fast grows, one that was too slow shrinks.
+ *          that was too fast grows, one that was too slow shrinks; of the last three the one in the middle
+ *          counts, so that a forward that the system held up changes nothing.
  * Threads: one. Memory: the struct. */
 #ifndef FN_ENGINE_PACE_H
 #define FN_ENGINE_PACE_H
 
 #include "engine/row_times.h"
 
-#define FN_PACE_STRETCH 2.6
+#define FN_PACE_STRETCH 2.75
 #define FN_PACE_MAX_ANSWERS 128
 
 typedef struct fn_pace {
     fn_row_times alone; /* forwards of so many answers' rows without a prompt */
     double chunk;       /* prompt ids beside answers; 0: nothing learnt yet */
+    double seen[3];     /* what the last forwards would make of it, the last one first; 0: none */
 } fn_pace;
 
 /* Prompt ids for the next forward beside that many answers; room: rows that are left. 0: run the answers alone

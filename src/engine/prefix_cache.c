@@ -4,6 +4,8 @@
 
 #include "base/mem.h"
 
+#define MAX_FETCHES 3
+
 /* The ids from the root to a node are the beginning that it stands for. A node holds a state, a file, both,
  * or (where beginnings part) neither. */
 typedef struct node {
@@ -14,6 +16,7 @@ typedef struct node {
     fn_state *state;             /* or NULL */
     struct node *newer, *older;  /* among those with a state */
     uint64_t file_bytes;         /* 0: no file */
+    bool fetching;               /* its file is being read */
     int64_t file_used;           /* larger: later */
     struct node *file_next;      /* among those with a file */
     struct node **file_previous; /* what points here */
@@ -120,6 +123,28 @@ static node *node_of(fn_prefix_cache *c, const int32_t *ids, size_t n) {
     return at;
 }
 
+/* The node of exactly ids [n]; NULL: there is none. */
+static node *exactly(const fn_prefix_cache *c, const int32_t *ids, size_t n) {
+    node *at = c->root.child;
+    size_t done = 0;
+    while (at != NULL) {
+        const int32_t *rest = ids + done;
+        while (at != NULL && (done == n || at->edge[0] != rest[0])) {
+            at = at->sibling;
+        }
+        if (at == NULL || at->n_edge > n - done ||
+            common(at->edge, rest, at->n_edge) < at->n_edge) {
+            return NULL;
+        }
+        done += at->n_edge;
+        if (done == n) {
+            return at;
+        }
+        at = at->child;
+    }
+    return NULL;
+}
+
 /* A node that stands for nothing any more goes, and its parent if that was all it was for. */
 static void prune(fn_prefix_cache *c, node *n) {
     while (n->parent != NULL && n->state == NULL && n->file_bytes == 0 && n->child == NULL) {
@@ -178,6 +203,7 @@ static void forget_file(fn_prefix_cache *c, node *n) {
     c->counts.disk_bytes -= n->file_bytes;
     c->counts.disk_states--;
     n->file_bytes = 0;
+    n->fetching = false;
 }
 
 static fn_status know_file(void *ud, const int32_t *ids, size_t n_ids, uint64_t bytes, int64_t used,
@@ -277,8 +303,8 @@ void fn_prefix_cache_destroy(fn_prefix_cache *c) {
 
 /* ---- use ---- */
 
-/* The deepest node with a state or a file on the way along ids [n]. */
-static node *deepest(fn_prefix_cache *c, const int32_t *ids, size_t n) {
+/* The deepest node with a state, or a file where these count, on the way along ids [n]. */
+static node *deepest(fn_prefix_cache *c, const int32_t *ids, size_t n, bool files) {
     node *best = NULL;
     node *at = &c->root;
     while (at != NULL && at->length < n) {
@@ -288,7 +314,7 @@ static node *deepest(fn_prefix_cache *c, const int32_t *ids, size_t n) {
         if (at == NULL || at->n_edge > left || common(at->edge, rest, at->n_edge) < at->n_edge) {
             break;
         }
-        best = at->state != NULL || at->file_bytes > 0 ? at : best;
+        best = at->state != NULL || (files && at->file_bytes > 0) ? at : best;
     }
     return best;
 }
@@ -300,39 +326,60 @@ static void set_state(fn_prefix_cache *c, node *n, fn_state *state) {
     list_newest(c, n);
 }
 
-/* Brings a node's state back from its file; where that fails the file is gone. */
-static bool load(fn_prefix_cache *c, node *n, const int32_t *ids) {
-    fn_state *state = fn_cache_files_load(c->files, ids, n->length);
-    if (state != NULL && fn_state_keep(state, NULL) != FN_OK) {
+/* Brings a node's state back from its file; where that failed the file is gone. */
+static void take_fetched(void *ud, const int32_t *ids, size_t n_ids, fn_state *state) {
+    fn_prefix_cache *c = ud;
+    node *n = exactly(c, ids, n_ids);
+    if (n == NULL || !n->fetching) {
+        fn_state_destroy(state); /* its file was forgotten meanwhile */
+        return;
+    }
+    n->fetching = false;
+    if (n->state != NULL || (state != NULL && fn_state_keep(state, NULL) != FN_OK)) {
         fn_state_destroy(state);
-        return false;
+        return;
     }
     if (state == NULL) {
         forget_file(c, n);
         prune(c, n);
-        return false;
+        return;
     }
     n->file_used = ++c->last_used;
     set_state(c, n, state);
     c->counts.disk_hits++;
     shrink(c); /* it is the newest: it goes only where it alone is too large */
-    return n->state != NULL;
+    if (n->state == NULL) {
+        remove_file(c, n);
+    }
 }
 
-const fn_state *fn_prefix_cache_find(fn_prefix_cache *c, const int32_t *ids, size_t n) {
-    c->counts.lookups++;
+/* Is the file being read, from now on if not before? */
+static bool fetches(fn_prefix_cache *c, node *n, const int32_t *ids, fn_cache_wait *wait) {
+    if (!n->fetching) {
+        n->fetching = fn_cache_files_fetch(c->files, ids, n->length);
+        wait->fetches++;
+    }
+    return n->fetching;
+}
+
+const fn_state *fn_prefix_cache_find(fn_prefix_cache *c, const int32_t *ids, size_t n,
+                                     fn_cache_wait *wait) {
+    bool files = wait != NULL && wait->fetches < MAX_FETCHES;
     if (c->files != NULL) {
-        fn_cache_files_collect(c->files, know_file, c);
+        fn_cache_files_collect(c->files, know_file, take_fetched, c);
         shrink_files(c);
     }
-    node *best = deepest(c, ids, n);
-    while (best != NULL && best->state == NULL && !load(c, best, ids)) {
-        node *next = deepest(c, ids, n);
-        if (next == best) {
-            return NULL; /* its file is good, but there is no memory for it now */
+    node *best = deepest(c, ids, n, files);
+    if (wait != NULL) {
+        wait->waiting = best != NULL && best->state == NULL && fetches(c, best, ids, wait);
+        if (wait->waiting) {
+            return NULL;
         }
-        best = next;
     }
+    if (best != NULL && best->state == NULL) {
+        best = deepest(c, ids, n, false);
+    }
+    c->counts.lookups++;
     if (best == NULL) {
         return NULL;
     }
@@ -374,16 +421,8 @@ fn_status fn_prefix_cache_add(fn_prefix_cache *c, const int32_t *ids, const fn_s
 }
 
 bool fn_prefix_cache_has(const fn_prefix_cache *c, const int32_t *ids, size_t n) {
-    const node *at = &c->root;
-    while (at->length < n) {
-        size_t left = n - at->length;
-        const int32_t *rest = ids + at->length;
-        at = child_with(at, rest[0]);
-        if (at == NULL || at->n_edge > left || common(at->edge, rest, at->n_edge) < at->n_edge) {
-            return false;
-        }
-    }
-    return at->state != NULL;
+    const node *found = exactly(c, ids, n);
+    return found != NULL && found->state != NULL;
 }
 
 fn_prefix_cache_counts fn_prefix_cache_get_counts(const fn_prefix_cache *c) {

@@ -27,8 +27,17 @@ FN_NODISCARD fn_status fn_prefix_cache_create(fn_engine *engine, uint64_t max_by
 /* Waits until what is to be written is written. NULL is allowed. */
 void fn_prefix_cache_destroy(fn_prefix_cache *c);
 
-/* The state of the longest kept beginning of ids [n], lent until the next call; NULL: none. */
-const fn_state *fn_prefix_cache_find(fn_prefix_cache *c, const int32_t *ids, size_t n);
+/* Of one who asks for a beginning that may be in a file. */
+typedef struct fn_cache_wait {
+    bool waiting;   /* it is being read: to be asked for again when cache_files.h has told */
+    size_t fetches; /* that were begun for this one */
+} fn_cache_wait;
+
+/* The state of the longest kept beginning of ids [n], lent until the next call; NULL: none, or to be waited
+ * for. wait NULL: files are not looked at; nor are they after a few fetches, since others may push out what
+ * was fetched. */
+const fn_state *fn_prefix_cache_find(fn_prefix_cache *c, const int32_t *ids, size_t n,
+                                     fn_cache_wait *wait);
 
 /* Keeps the state as it is now; ids: as many as it is long. lasting: write it to the folder, too. On failure
  * the cache is as it was. */

@@ -170,12 +170,28 @@ static void publish(fn_scheduler *s) {
     pthread_mutex_unlock(&s->mutex);
 }
 
-static void wait_for_work(fn_scheduler *s) {
+/* idle: what runs waits for the disk, and nothing else can be done before there is news. */
+static void wait_for_work(fn_scheduler *s, bool idle, uint64_t *seen) {
     pthread_mutex_lock(&s->mutex);
-    while (s->first_waiting == NULL && s->active == NULL && !atomic_load(&s->stop)) {
+    while (!atomic_load(&s->stop) &&
+           (s->active == NULL ? s->first_waiting == NULL : idle && s->news == *seen)) {
         pthread_cond_wait(&s->work, &s->mutex);
     }
+    *seen = s->news;
     pthread_mutex_unlock(&s->mutex);
+}
+
+/* Are there sequences that wait for the disk? Those whose wait is over go on. */
+static bool take_fetched(fn_scheduler *s) {
+    bool waits = false;
+    for (size_t i = 0; i < s->max_running; i++) {
+        fn_sequence *q = &s->sequences[i];
+        if (q->request != NULL && q->phase == FN_SEQUENCE_FETCH) {
+            fn_sequence_try_begin(s, q);
+            waits = waits || (q->request != NULL && q->phase == FN_SEQUENCE_FETCH);
+        }
+    }
+    return waits;
 }
 
 /* Everybody leaves, cancelled. */
@@ -198,11 +214,15 @@ static void close_down(fn_scheduler *s) {
 
 static void *work(void *arg) {
     fn_scheduler *s = arg;
+    bool idle = false;
+    uint64_t seen = 0;
     while (!atomic_load(&s->stop)) {
-        wait_for_work(s);
+        wait_for_work(s, idle, &seen);
         take_cancelled(s);
+        bool fetches = take_fetched(s);
         admit(s);
-        fn_batch_run(s);
+        bool ran = fn_batch_run(s);
+        idle = fetches && !ran;
         settle(s);
         publish(s);
     }
@@ -267,6 +287,18 @@ static fn_status make_buffers(fn_scheduler *s, fn_error *err) {
                               s->logit_rows * s->engine->shape.vocab * sizeof *s->logits);
 }
 
+/* There is news for the thread. */
+static void wake(fn_scheduler *s) {
+    pthread_mutex_lock(&s->mutex);
+    s->news++;
+    pthread_cond_signal(&s->work);
+    pthread_mutex_unlock(&s->mutex);
+}
+
+static void on_fetched(void *ud) {
+    wake(ud);
+}
+
 static fn_status make_cache(fn_scheduler *s, const fn_scheduler_options *o, fn_error *err) {
     fn_cache_files *files = NULL;
     if (o->cache_bytes == 0) {
@@ -276,6 +308,9 @@ static fn_status make_cache(fn_scheduler *s, const fn_scheduler_options *o, fn_e
     if (o->cache_dir != NULL) {
         uint64_t bytes = o->cache_dir_bytes > 0 ? o->cache_dir_bytes : 8 * o->cache_bytes;
         status = fn_cache_files_open(s->engine, o->cache_dir, bytes, &files, err);
+    }
+    if (files != NULL) {
+        fn_cache_files_on_fetched(files, on_fetched, s);
     }
     return status == FN_OK
                ? fn_prefix_cache_create(s->engine, o->cache_bytes, files, &s->cache, err)
@@ -327,12 +362,6 @@ fn_status fn_scheduler_create(fn_engine *engine, const fn_scheduler_options *opt
     return FN_OK;
 }
 
-static void wake(fn_scheduler *s) {
-    pthread_mutex_lock(&s->mutex);
-    pthread_cond_signal(&s->work);
-    pthread_mutex_unlock(&s->mutex);
-}
-
 void fn_scheduler_destroy(fn_scheduler *s) {
     if (s == NULL) {
         return;
@@ -379,6 +408,7 @@ static fn_status queue(fn_scheduler *s, fn_request *r, fn_error *err) {
         r->owners = 2;
         s->counts.submitted++;
         append_waiting(s, r);
+        s->news++;
         pthread_cond_signal(&s->work);
     }
     pthread_mutex_unlock(&s->mutex);

@@ -15,6 +15,7 @@
 #include "engine/stepper.h"
 
 typedef enum fn_sequence_phase {
+    FN_SEQUENCE_FETCH,  /* a kept beginning of its prompt is being read from disk */
     FN_SEQUENCE_PROMPT, /* reads the prompt; all of it may be there already */
     FN_SEQUENCE_ANSWER, /* reads the id chosen last, then chooses the next */
     FN_SEQUENCE_CLOSING /* has been answered; reads its last id, so that its state can be kept */
@@ -25,6 +26,7 @@ typedef struct fn_sequence {
     fn_request *request; /* NULL: the place is free */
     size_t answer;
     fn_sequence_phase phase;
+    fn_cache_wait wait;
     fn_state *state;
     fn_stepper *stepper;
     int32_t *ids; /* [n_prompt + limit]: the prompt, then what was chosen, then guesses */
@@ -64,6 +66,7 @@ struct fn_scheduler {
     pthread_cond_t work;
     fn_request *first_waiting, *last_waiting; /* under the mutex, like all up to counts */
     size_t n_waiting;
+    uint64_t news; /* counts what may give the thread something to do */
     atomic_bool stop;
     fn_scheduler_counts counts;
 
@@ -110,6 +113,8 @@ uint64_t fn_sequence_bytes(const fn_engine *e, const fn_request *r, size_t draft
 size_t fn_sequence_drafts(const fn_engine *e, const fn_request *r, uint64_t bytes);
 /* Starts the request's next answer in a free place. On failure nothing has changed. */
 FN_NODISCARD fn_status fn_sequence_start(fn_scheduler *s, fn_request *r, fn_error *err);
+/* Goes on with one that waits for the disk, if what it waits for is there. */
+void fn_sequence_try_begin(fn_scheduler *s, fn_sequence *q);
 /* How many more ids of its prompt may be read before its state should be kept. */
 size_t fn_sequence_until_cut(const fn_scheduler *s, const fn_sequence *q);
 /* The forward has read `rows` ids of its prompt. */
@@ -129,7 +134,7 @@ void fn_batch_choose(fn_scheduler *s, size_t answers, bool prompts, size_t room)
 
 /* ---- batch.c ---- */
 
-/* One forward over what runs, with everything that follows from it. */
-void fn_batch_run(fn_scheduler *s);
+/* One forward over what runs, with everything that follows from it. False: there was nothing to compute. */
+bool fn_batch_run(fn_scheduler *s);
 
 #endif

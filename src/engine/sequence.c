@@ -62,12 +62,16 @@ static void free_parts(fn_sequence *q) {
     *q = (fn_sequence){0};
 }
 
-/* What is known of the prompt already: all of it from the first answer, or what the cache has. */
+/* What is known of the prompt already: all of it from the first answer, or what the cache has. Nothing
+ * happens while that is being fetched. */
 static fn_status take_beginning(fn_scheduler *s, fn_sequence *q, fn_error *err) {
     const fn_request_options *o = &q->request->options;
     const fn_state *known = q->request->prompt_state;
     if (known == NULL && s->cache != NULL && !o->no_cache && !o->prompt_logprobs) {
-        known = fn_prefix_cache_find(s->cache, o->ids, o->n_ids);
+        known = fn_prefix_cache_find(s->cache, o->ids, o->n_ids, &q->wait);
+    }
+    if (q->wait.waiting) {
+        return FN_OK;
     }
     fn_status status = known != NULL ? fn_state_assign(q->state, known, err) : FN_OK;
     q->kept = fn_state_length(q->state);
@@ -75,6 +79,19 @@ static fn_status take_beginning(fn_scheduler *s, fn_sequence *q, fn_error *err) 
         q->next_mark++;
     }
     return status;
+}
+
+/* Its beginning is there: the prompt is read from there on. */
+static void begin(fn_sequence *q) {
+    fn_request *r = q->request;
+    q->phase = FN_SEQUENCE_PROMPT;
+    if (q->answer == 0) {
+        r->result.n_cached = q->kept;
+        fn_request_tell_prompt(r, q->kept, q->kept);
+        if (r->options.prompt_logprobs) {
+            fn_request_tell_prompt_id(r, 0, 0, NULL, 0);
+        }
+    }
 }
 
 fn_status fn_sequence_start(fn_scheduler *s, fn_request *r, fn_error *err) {
@@ -99,14 +116,20 @@ fn_status fn_sequence_start(fn_scheduler *s, fn_request *r, fn_error *err) {
     s->reserved_bytes += q->bytes;
     if (r->n_started++ == 0) {
         r->result.n_prompt = r->options.n_ids;
-        r->result.n_cached = q->kept;
         r->result.started = fn_request_seconds(r);
-        fn_request_tell_prompt(r, q->kept, q->kept);
-        if (r->options.prompt_logprobs) {
-            fn_request_tell_prompt_id(r, 0, 0, NULL, 0);
-        }
+    }
+    if (!q->wait.waiting) {
+        begin(q);
     }
     return FN_OK;
+}
+
+void fn_sequence_try_begin(fn_scheduler *s, fn_sequence *q) {
+    if (take_beginning(s, q, &q->error) != FN_OK) {
+        fn_sequence_end(s, q, &q->error);
+    } else if (!q->wait.waiting) {
+        begin(q);
+    }
 }
 
 /* ---- the prompt ---- */

@@ -69,7 +69,12 @@ static void read_and_keep(bench *b, const int32_t *ids, size_t n, bool lasting) 
 
 /* Starts over with what the cache has of ids [n]; how many ids that is. */
 static size_t begin(bench *b, const int32_t *ids, size_t n) {
-    const fn_state *known = fn_prefix_cache_find(b->cache, ids, n);
+    fn_cache_wait wait = {0};
+    const fn_state *known = fn_prefix_cache_find(b->cache, ids, n, &wait);
+    while (wait.waiting) { /* for the disk */
+        (void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+        known = fn_prefix_cache_find(b->cache, ids, n, &wait);
+    }
     assert_int_equal(fn_state_clear(b->state, NULL), FN_OK);
     if (known != NULL) {
         assert_int_equal(fn_state_assign(b->state, known, NULL), FN_OK);

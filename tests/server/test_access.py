@@ -91,8 +91,38 @@ def test_https(flashnext, tmp_path):
             with client.stream("POST", "/v1/chat/completions", json={**body, "stream": True}) as reply:
                 assert reply.read().endswith(b"data: [DONE]\n\n")
             assert whole["choices"][0]["message"]["content"].startswith("a tower")
+        with context.wrap_socket(server.socket(), server_hostname="localhost") as s:  # what is no request, over TLS
+            s.sendall(b"BREW / HTTP/1.1\r\n\r\n")
+            got = b"".join(iter(lambda: s.recv(65536), b""))
+            assert got.startswith(b"HTTP/1.1 501 ") and got.count(b'{"error":') == 1 and b"HTML" not in got
         with pytest.raises(httpx.HTTPError):
             httpx.get(f"http://127.0.0.1:{server.port}/health")  # not in clear
+
+
+def test_certificates_that_cannot_be_used(flashnext, tmp_path):
+    """One line that names the option, the file and what was expected; exit code 1, before the model is loaded."""
+    for name in ("one", "two"):
+        made = subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+                               "-keyout", tmp_path / f"{name}.key", "-out", tmp_path / f"{name}.pem"], capture_output=True)
+        if made.returncode != 0:
+            pytest.skip("no openssl program")
+    subprocess.run(["openssl", "ec", "-in", tmp_path / "one.key", "-aes256", "-passout", "pass:secret", "-out", tmp_path / "locked.key"], check=True, capture_output=True)
+    subprocess.run(["openssl", "genrsa", "-out", tmp_path / "rsa.key", "2048"], check=True, capture_output=True)
+    (tmp_path / "empty").write_text("")
+    (tmp_path / "text").write_text("hello\n")
+    whole = (tmp_path / "one.pem").read_text()
+    (tmp_path / "half.pem").write_text(whole[:len(whole) // 2])
+    cases = [("none.pem", "one.key", "--tls-cert", "none.pem", "No such file"), ("one.pem", "none.key", "--tls-key", "none.key", "No such file"),
+             (".", "one.key", "--tls-cert", "", "Is a directory"), ("empty", "one.key", "--tls-cert", "empty", "a certificate in PEM form"),
+             ("text", "one.key", "--tls-cert", "text", "a certificate in PEM form"), ("half.pem", "one.key", "--tls-cert", "half.pem", "a certificate in PEM form"),
+             ("one.key", "one.key", "--tls-cert", "one.key", "a certificate in PEM form"), ("one.pem", "text", "--tls-key", "text", "a private key in PEM form"),
+             ("one.pem", "one.pem", "--tls-key", "one.pem", "a private key in PEM form"), ("one.pem", "two.key", "--tls-key", "two.key", "the private key of --tls-cert"),
+             ("one.pem", "rsa.key", "--tls-key", "rsa.key", "the private key of --tls-cert"), ("one.pem", "locked.key", "--tls-key", "locked.key", "without a passphrase")]
+    for certificate, key, option, file, expected in cases:
+        done = flashnext.run("serve", "--port", "0", "--tls-cert", tmp_path / certificate, "--tls-key", tmp_path / key)
+        assert done.returncode == 1, (certificate, key, done.stderr)
+        assert len(done.stderr.strip().split("\n")) == 1 and f"{option} {tmp_path / file}" in done.stderr and expected in done.stderr, done.stderr
+        assert "error:0" not in done.stderr
 
 
 def test_unknown_paths_and_methods(server):

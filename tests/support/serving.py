@@ -68,6 +68,10 @@ class Server:
         with self.client() as client:
             return client.post(path, json=body, headers=headers)
 
+    def post_bytes(self, path, body):
+        with self.client() as client:
+            return client.post(path, content=body)
+
     def get(self, path, **headers):
         with self.client() as client:
             return client.get(path, headers=headers)
@@ -98,6 +102,14 @@ class Server:
     def metric(self, name):
         text = self.get("/metrics").text
         return sum(float(line.rsplit(" ", 1)[1]) for line in text.split("\n") if re.match(rf"{name}(\{{|\s)", line))
+
+
+def idle(server, seconds=20):
+    """Waits until nothing is computed."""
+    end = time.monotonic() + seconds
+    while server.metric("flashnext_requests_running") + server.metric("flashnext_requests_waiting") > 0:
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 @contextlib.contextmanager
