@@ -23,18 +23,18 @@ skip() {
     say "skip  $1: $2"
 }
 
-# The Python side: a virtual environment of its own, made again when its requirements change.
+# make_venv NAME REQUIREMENTS: a virtual environment build/NAME, made again when tests/REQUIREMENTS changes.
 python=$root/build/venv/bin/python
 make_venv() {
-    local wanted=$root/tests/requirements.txt stamp=$root/build/venv/.requirements base=/usr/bin/python3
-    cmp -s "$wanted" "$stamp" && return 0
+    local place=$root/build/$1 wanted=$root/tests/$2 base=/usr/bin/python3
+    cmp -s "$wanted" "$place/.requirements" && return 0
     [ -x "$base" ] || base=$(command -v python3) || die "no python3"
-    say "installing Python packages into build/venv"
-    rm -rf "$root/build/venv"
-    quietly "$root/build/venv.log" "$base" -m venv "$root/build/venv" || die "python3 -m venv failed"
-    quietly "$root/build/venv.log" "$python" -m pip install --disable-pip-version-check -r "$wanted" ||
-        die "could not install tests/requirements.txt"
-    cp "$wanted" "$stamp"
+    say "installing Python packages into build/$1"
+    rm -rf "$place"
+    quietly "$root/build/venv.log" "$base" -m venv "$place" || die "python3 -m venv failed"
+    quietly "$root/build/venv.log" "$place/bin/python" -m pip install --disable-pip-version-check -r "$wanted" ||
+        die "could not install tests/$2"
+    cp "$wanted" "$place/.requirements"
 }
 
 # ctest_of PRESET: every C test of that build. Results are counted by tools/count_tests.py.
@@ -106,6 +106,7 @@ slow_checks() {
     install_packages "${ALL_PACKAGES[@]}"
     quietly "$root/build/venv.log" "$python" -m pip install --disable-pip-version-check \
         -r "$root/tests/requirements-all.txt" || die "could not install tests/requirements-all.txt"
+    make_venv venv-lm-eval requirements-lm-eval.txt
     check clang-tidy check_tidy
     check cppcheck check_cppcheck
     if [ -x /usr/bin/qemu-x86_64 ]; then
@@ -140,7 +141,7 @@ run_suite() {
     mkdir -p "$results"
     install_packages "${BUILD_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
     build_preset release -DFN_TESTS=ON
-    make_venv
+    make_venv venv requirements.txt
     check rooms "$python" tools/check_rooms.py
     check headers "$python" tools/check_headers.py
     check binary "$python" tools/check_binary.py build/release

@@ -12,6 +12,7 @@ Reads the exported BF16 weights, computes in float32 on one thread, with the off
                            trunk's streams at t and the token at t+1, about the token at t+2
     greedy.json          20 chat prompts: messages, ids, and 48 new ids that do not stop at the end token
     nll.json             a list of ids and the mean negative log-likelihood of all but the first
+    lm_eval.json         of the tasks in tests/data/lm_eval: the log-likelihood of each choice and text, and the scores
     case.json            what the sequences are, how close the closest decisions came, bounds for comparing
 
 `past_budget` is longer than the indexer's budget. Where blocks tie for the last places the lower index wins: the official
@@ -198,6 +199,35 @@ def mean_loss(model, tokenizer, words):
                 mean_nll=float(F.cross_entropy(logits[:-1], torch.tensor(ids[1:]))))
 
 
+def likelihood(model, tokenizer, context, continuation):
+    """Of a continuation's ids, cut as lm-eval does: spaces at the context's end belong to the continuation."""
+    kept = context.rstrip()
+    first = len(tokenizer.encode(kept, add_special_tokens=False))
+    ids = tokenizer.encode(context + continuation, add_special_tokens=False)
+    return score(model, ids, first)
+
+
+def score(model, ids, first):
+    with watched(model):
+        logits = model.trunk(input_ids=torch.tensor([ids]), use_cache=False).logits[0].double()
+    return float(-F.cross_entropy(logits[first - 1:-1], torch.tensor(ids[first:]), reduction="sum"))
+
+
+def lm_eval(model, tokenizer, tasks):
+    docs = lambda name: [json.loads(line) for line in (tasks / name).read_text().splitlines()]
+    best = lambda values: max(range(len(values)), key=values.__getitem__)
+    words = docs("words.jsonl")
+    ask = "<|im_start|>user\nWhat is a {word}?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+    found = [[likelihood(model, tokenizer, ask.format(**doc), choice) for choice in doc["choices"]] for doc in words]
+    share = lambda right: sum(right) / len(right)
+    texts = docs("talk.jsonl")
+    prefix = tokenizer.eos_token_id
+    rolling = [score(model, [prefix, *tokenizer.encode(doc["text"], add_special_tokens=False)], 1) for doc in texts]
+    return dict(words=found, acc=share([best(values) == doc["answer"] for values, doc in zip(found, words)]),
+                acc_norm=share([best([v / len(c) for v, c in zip(values, doc["choices"])]) == doc["answer"] for values, doc in zip(found, words)]),
+                talk=rolling, bits_per_byte=-sum(rolling) / sum(len(doc["text"].encode()) for doc in texts) / math.log(2))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model-dir", type=Path, required=True)
@@ -215,6 +245,7 @@ def main():
     put("greedy.json", greedy_texts(model, tokenizer, words, log))
     loss = mean_loss(model, tokenizer, words)
     put("nll.json", loss)
+    put("lm_eval.json", lm_eval(model, tokenizer, Path(__file__).resolve().parent.parent / "tests" / "data" / "lm_eval"))
     log(f"mean loss {loss['mean_nll']:.6f} over {loss['predictions']} predictions")
     (a.out / "case.json").write_text(json.dumps(dict(
         about="Outputs of the official implementation for models/demo: BF16 weights, float32 arithmetic.",

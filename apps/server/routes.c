@@ -122,6 +122,7 @@ void srv_route(struct evhttp_request *req, void *ud) {
     if (found->get != NULL) {
         found->get(x);
     } else {
+        server->used = true;
         srv_reading_begin(&server->readers, x, found->read);
     }
 }

@@ -1,6 +1,7 @@
 #include "server/server.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -21,6 +22,7 @@
 
 #define BACKLOG 256
 #define TICK_SECONDS 0.25
+#define IDLE_SECONDS 1.0
 #define FLUSH_SECONDS 2.0 /* at the end, for the last bytes to leave */
 
 /* ---- loading ---------------------------------------------------------------------------- */
@@ -213,6 +215,17 @@ static void drain(srv_server *server, double now) {
     }
 }
 
+/* What many requests took and freed is scattered over the heap; a second after the last one it goes back to
+ * the system. */
+static void give_back_memory(srv_server *server, double now) {
+    if (server->jobs != NULL || srv_guard_count_answering(&server->guards) > 0) {
+        server->busy_until = now;
+    } else if (server->used && now - server->busy_until > IDLE_SECONDS) {
+        server->used = false;
+        (void)malloc_trim(0);
+    }
+}
+
 static void on_tick(evutil_socket_t fd, short what, void *ud) {
     srv_server *server = ud;
     double now = cli_now();
@@ -225,6 +238,7 @@ static void on_tick(evutil_socket_t fd, short what, void *ud) {
         start_draining(server, now);
     }
     srv_jobs_tick(server, now);
+    give_back_memory(server, now);
     if (server->draining) {
         drain(server, now);
     }
