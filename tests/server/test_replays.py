@@ -86,6 +86,28 @@ def test_lm_eval_loglikelihood(server):
             assert name.startswith("bytes:") or choice["text"][offset:].startswith(name) or not choice["text"][offset:]
 
 
+def gloss(word):
+    return next(line.split("\t")[1] for line in (DEMO / "definitions.tsv").read_text().splitlines() if line.startswith(word + "\t"))
+
+
+def test_lm_eval_generation(server):
+    """Several prompts of ids, four stop strings, one of them in every answer's end."""
+    oracle = tokenizers.Tokenizer.from_file(str(DEMO / "tokenizer.json"))
+    asked = [f"<|im_start|>user\nWhat is a {word}?<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n" for word in ("telescope", "canoe")]
+    body = {"prompt": [oracle.encode(text).ids for text in asked], "model": "demo", "max_tokens": 64, "temperature": 0,
+            "stop": ["Question:", "</s>", "<|im_end|>", "\n\n"], "seed": 1234}
+    choices = sorted(server.post("/v1/completions", body).json()["choices"], key=lambda choice: choice["index"])
+    assert [choice["text"] for choice in choices] == [gloss("telescope"), gloss("canoe")]
+    assert all(choice["finish_reason"] == "stop" for choice in choices)
+
+
+def test_lm_eval_chat(server):
+    body = {"messages": [{"role": "user", "content": "What is a telescope?", "type": "text"}], "model": "demo", "max_tokens": 256, "temperature": 0,
+            "stop": ["<|im_end|>"], "seed": 1234}
+    message = server.post("/v1/chat/completions", body).json()["choices"][0]["message"]
+    assert message["content"] == gloss("telescope")
+
+
 def test_echoed_logprobs_are_the_models(flashnext, tmp_path):
     """Against `flashnext logits`, which is compared with the official implementation elsewhere."""
     from safetensors.numpy import load_file
