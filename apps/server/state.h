@@ -47,8 +47,8 @@ struct srv_server {
     fn_engine_info info;
     fn_scheduler *scheduler; /* NULL while the model is loading */
     srv_job *jobs;           /* those that wait for the scheduler, a list */
-    bool used;         /* something was asked for since memory was given back last */
-    double busy_until; /* when something was last under way */
+    bool used;               /* something was asked for since memory was given back last */
+    double busy_until;       /* when something was last under way */
     bool draining;
     double drain_until;
     fn_status status; /* why it ended */
