@@ -147,15 +147,16 @@ def test_2000_requests_under_a_sanitizer(kind):
 
 @pytest.mark.slow
 def test_2000_requests_leave_no_memory_behind(flashnext):
-    """Resident memory after the second storm is that after the first, within 2 %."""
+    """Three storms fill the prefix cache and the pool of states to their bounds; after each later one resident memory is where it was,
+    within 2 %."""
     server = Server(flashnext.path, "-t", "2", "--parallel", "8", "--max-queue", "200", "--cache-size", "8MiB", "-q").ready()
     try:
         levels = []
-        for seed in (1, 2, 3):
+        for seed in (1, 2, 3, 4, 5):
             storm(server, 2000, 24, seed)
             time.sleep(2)  # a second after the last request freed memory goes back to the system
             levels.append(server.metric("process_resident_memory_bytes"))
         print("resident MB:", [round(level / 1e6, 2) for level in levels])
-        assert max(levels[1:]) <= 1.02 * levels[0], levels
+        assert max(levels[3:]) <= 1.02 * levels[2], levels
     finally:
         server.stop()
