@@ -1,16 +1,21 @@
 #include "base/json.h"
 
+#include <errno.h>
+
 #include "base/file.h"
 #include "base/mem.h"
 
 fn_status fn_json_parse(const char *text, size_t n, const char *name, json_t **out, fn_error *err) {
     json_error_t detail;
+    errno = 0;
     *out = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &detail);
     if (*out != NULL) {
         return FN_OK;
     }
-    /* jansson gives every fault of the text a message, and most failed allocations none. */
-    if (json_error_code(&detail) == json_error_out_of_memory || detail.text[0] == '\0') {
+    /* jansson gives every fault of the text a message, and most failed allocations none; some come out as a
+     * fault of the text where it happened to be. */
+    if (json_error_code(&detail) == json_error_out_of_memory || detail.text[0] == '\0' ||
+        errno == ENOMEM) {
         return fn_fail_nomem(err, name, n);
     }
     return fn_fail(err, FN_E_MODEL, "%s: not valid JSON at line %d, column %d: %s", name,

@@ -60,6 +60,7 @@ fn_status fn_dialogue_create(const fn_dialogue_options *options, fn_dialogue **o
     }
     d->options = *options;
     d->options.stop = NULL;
+    d->closer_id = -1;
     d->in_thought = options->starts_in_thought;
     d->at_start = options->starts_in_thought;
     status = fn_text_buffer_reserve(&d->text, RESERVED_BYTES, err);
@@ -209,4 +210,8 @@ bool fn_dialogue_in_thought(const fn_dialogue *d) {
 
 size_t fn_dialogue_thinking_ids(const fn_dialogue *d) {
     return d->thinking_ids;
+}
+
+int32_t fn_dialogue_closer(const fn_dialogue *d) {
+    return d->closer_id;
 }

@@ -57,5 +57,7 @@ fn_dialogue_state fn_dialogue_get_state(const fn_dialogue *d);
 /* Is the text still in the thought; ids that belong to it, the closer's among them. */
 bool fn_dialogue_in_thought(const fn_dialogue *d);
 size_t fn_dialogue_thinking_ids(const fn_dialogue *d);
+/* The id whose text closes a thought, or -1 where no single one does. */
+int32_t fn_dialogue_closer(const fn_dialogue *d);
 
 #endif

@@ -192,6 +192,12 @@ fn_status fn_stepper_choose(fn_stepper *s, const float *logits, size_t position,
     return status;
 }
 
+/* A model whose thought was cut off may go on with it and close it itself: no text of the answer. */
+static bool closes_again(const fn_stepper *s) {
+    return s->forced.count > 0 && s->n_forced == s->forced.count &&
+           s->id == fn_dialogue_closer(s->dialogue);
+}
+
 static bool is_end(const fn_stepper *s, int32_t id) {
     for (size_t i = 0; i < s->n_end_ids && !s->settings->ignore_end; i++) {
         if (s->end_ids[i] == id) {
@@ -214,6 +220,7 @@ fn_status fn_stepper_accept(fn_stepper *s, fn_error *err) {
                       .n_top = s->settings->n_logprobs};
     fn_dialogue_state state = FN_DIALOGUE_OPEN;
     fn_status status = FN_OK;
+    bool again = closes_again(s);
     s->n_forced += forced_id(s) >= 0;
     fn_sampler_accept(s->sampler, s->id);
     s->out.n_ids++;
@@ -222,7 +229,7 @@ fn_status fn_stepper_accept(fn_stepper *s, fn_error *err) {
     if (is_end(s, s->id)) {
         s->out.end_id = s->id;
         end(s, FN_FINISH_STOP);
-    } else {
+    } else if (!again) {
         status = fn_dialogue_feed(s->dialogue, s->id, &state, err);
     }
     if (state != FN_DIALOGUE_OPEN) {

@@ -55,6 +55,15 @@ def test_a_thinking_budget_closes_the_thought(server):
     assert server.chat(thinking_budget=-1)["choices"][0]["message"] == free
 
 
+def test_a_thought_that_goes_on_after_its_budget_leaves_no_tag_in_the_answer(server):
+    """The model, cut off, may close the thought once more itself."""
+    for word in ("telescope", "lighthouse", "river"):
+        for budget in range(1, 6):
+            body = server.chat(f"What is a {word}?", thinking_budget=budget)
+            assert "think>" not in body["choices"][0]["message"]["content"], (word, budget)
+
+
+
 def test_a_thought_that_is_cut_off_stays_one(server):
     """The limit of tokens falls into the thought: no part of it is content, in a stream as in the whole."""
     whole = server.chat(max_tokens=4)["choices"][0]
