@@ -87,12 +87,13 @@ typedef struct fn_prepare_watch {
 } fn_prepare_watch;
 
 /* Bytes that writing to dir still needs: nothing is changed. *resumes tells whether dir holds a part of it. Fails
- * with FN_E_USAGE when dir is in use for something else, or when another process writes there. */
+ * with FN_E_USAGE when dir is in use for something else. */
 FN_NODISCARD fn_status fn_prepare_missing(const fn_prepare_plan *plan, const char *dir,
                                           uint64_t *bytes, bool *resumes, fn_error *err);
 
-/* Writes all that is missing. Fails with FN_E_USAGE (as above), FN_E_IO (the disk is full: with numbers, before
- * anything is written, or when it happens), FN_E_MODEL, FN_E_CANCELLED; what is whole stays, to go on from. */
+/* Writes all that is missing. Fails with FN_E_USAGE (as above, or another process is writing there), FN_E_IO (the disk
+ * is full: with numbers, before anything is written, or when it happens), FN_E_MODEL, FN_E_CANCELLED; what is whole
+ * stays, to go on from. */
 FN_NODISCARD fn_status fn_prepare_run(fn_prepare_plan *plan, const char *dir, fn_pool *pool,
                                       const fn_prepare_watch *watch, fn_error *err);
 

@@ -1,8 +1,8 @@
 /* weights/prepare_run.c - the directory of a prepared checkpoint: what is there, what is missing, one file after
  * the other, the manifest last.
  *
- * While it is not finished the directory holds FN_PREPARED_UNFINISHED, which says what it will become, and which
- * the writing process keeps locked. */
+ * While it is not finished the directory holds FN_PREPARED_UNFINISHED, which says what it will become. The writing
+ * process keeps the directory locked from before it looks until the end. */
 #define _XOPEN_SOURCE 700 /* realpath; NOLINT(bugprone-reserved-identifier) */
 #include <dirent.h>
 #include <errno.h>
@@ -231,15 +231,14 @@ static bool has(const run *r, const char *name) {
 
 typedef enum dir_state { DIR_NEW, DIR_PART, DIR_WHOLE } dir_state;
 
-/* What the directory is to us. FN_E_USAGE when it is something else. */
-static fn_status look(const run *r, dir_state *state) {
+/* What the directory is to us, by which of the two files it has. */
+static fn_status look_at(const run *r, bool whole, bool unfinished, dir_state *state) {
     bool same = false;
     *state = DIR_NEW;
     if (!fn_file_exists(r->dir)) {
         return FN_OK;
     }
-    bool whole = has(r, FN_PREPARED_MANIFEST);
-    if (whole || has(r, FN_PREPARED_UNFINISHED)) {
+    if (whole || unfinished) {
         /* The manifest goes on where the identity ends: with a comma for "}\n". */
         fn_status status = same_identity(r, whole ? FN_PREPARED_MANIFEST : FN_PREPARED_UNFINISHED,
                                          whole ? 2 : 0, &same);
@@ -253,19 +252,41 @@ static fn_status look(const run *r, dir_state *state) {
     return status == FN_E_USAGE ? in_use(r, "is not empty; give a new directory") : status;
 }
 
+/* What the directory is to us; FN_E_USAGE when it is something else. Who looks without the lock may see another
+ * process begin or finish between two steps: a refusal counts only if both files are as they were. */
+static fn_status look(run *r, dir_state *state) {
+    fn_error *err = r->err;
+    fn_error refusal;
+    fn_status status;
+    bool whole;
+    bool unfinished;
+    do {
+        refusal = (fn_error){0};
+        r->err = &refusal;
+        unfinished = has(r, FN_PREPARED_UNFINISHED);
+        whole = has(r, FN_PREPARED_MANIFEST);
+        status = look_at(r, whole, unfinished, state);
+    } while (status != FN_OK && (has(r, FN_PREPARED_UNFINISHED) != unfinished ||
+                                 has(r, FN_PREPARED_MANIFEST) != whole));
+    r->err = err;
+    return status == FN_OK ? FN_OK : fn_fail(err, status, "%s", refusal.text);
+}
+
+/* Makes the directory where there is none. */
 static fn_status take_lock(run *r) {
-    char *path = fn_path_join(r->dir, FN_PREPARED_UNFINISHED);
-    if (path == NULL) {
-        return fn_fail_nomem(r->err, r->dir, strlen(r->dir));
+    if (mkdir(r->dir, 0777) != 0 && errno != EEXIST) {
+        return fn_fail(r->err, FN_E_IO, "%s: cannot create: %s", r->dir, strerror(errno));
     }
-    r->lock = open(path, O_RDONLY | O_CLOEXEC);
-    fn_free(path);
+    r->lock = open(r->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (r->lock < 0) {
-        return fn_fail(r->err, FN_E_IO, "%s: cannot open %s: %s", r->dir, FN_PREPARED_UNFINISHED,
-                       strerror(errno));
+        return fn_fail(r->err, FN_E_IO, "%s: cannot open: %s", r->dir, strerror(errno));
     }
-    return flock(r->lock, LOCK_EX | LOCK_NB) == 0 ? FN_OK
-                                                  : in_use(r, "another process is writing there");
+    if (flock(r->lock, LOCK_EX | LOCK_NB) != 0) {
+        return errno == EWOULDBLOCK
+                   ? in_use(r, "another process is writing there")
+                   : fn_fail(r->err, FN_E_IO, "%s: cannot lock: %s", r->dir, strerror(errno));
+    }
+    return FN_OK;
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -429,13 +450,9 @@ static fn_status check_room(const run *r, uint64_t missing) {
 static fn_status begin(run *r, dir_state state) {
     fn_status status = FN_OK;
     uint64_t missing = 0;
-    if (state == DIR_NEW && mkdir(r->dir, 0777) != 0 && errno != EEXIST) {
-        return fn_fail(r->err, FN_E_IO, "%s: cannot create: %s", r->dir, strerror(errno));
-    }
     if (state == DIR_NEW) {
         status = write_bytes(r, FN_PREPARED_UNFINISHED, r->identity, strlen(r->identity));
     }
-    status = status == FN_OK ? take_lock(r) : status;
     status = status == FN_OK ? each_name(r, remove_partial) : status;
     status = status == FN_OK ? sum_missing(r, &missing) : status;
     return status == FN_OK ? check_room(r, missing) : status;
@@ -493,6 +510,7 @@ fn_status fn_prepare_run(fn_prepare_plan *plan, const char *dir, fn_pool *pool,
     run r = {.plan = plan, .dir = dir, .lock = -1, .watch = watch, .err = err};
     dir_state state = DIR_NEW;
     fn_status status = make_identity(&r);
+    status = status == FN_OK ? take_lock(&r) : status;
     status = status == FN_OK ? look(&r, &state) : status;
     if (status == FN_OK && state == DIR_WHOLE) {
         remove_unfinished(&r); /* killed between the two */

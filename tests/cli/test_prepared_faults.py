@@ -103,6 +103,23 @@ def test_two_at_once_do_not_meet(flashnext, shim, tmp_path):
     assert first.wait(timeout=60) == 0
 
 
+@pytest.mark.parametrize("begun", [False, True], ids=["no-directory", "empty-directory"])
+def test_many_started_at_once_make_one(begun, flashnext, whole, tmp_path):
+    """Whoever is first writes; the others are told so, or find it finished. Again and again, for the race."""
+    for turn in range(8):
+        got = tmp_path / str(turn)
+        if begun:
+            got.mkdir()
+        command = [flashnext.path, *map(str, quantize(MINI, got))]
+        run = dict(env={**os.environ, "FLASHNEXT_HOME": str(ROOT)}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        started = [subprocess.Popen(command, **run) for _ in range(6)]
+        said = [process.communicate(timeout=60)[1] for process in started]
+        codes = [process.returncode for process in started]
+        assert 0 in codes and set(codes) <= {0, 2}, said
+        assert all("another process is writing there" in text for text, code in zip(said, codes) if code == 2), said
+        same_folders(whole, got)
+
+
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.6, 0.95, 0.999])
 def test_a_full_disk_is_reported_and_nothing_is_lost(share, flashnext, shim, whole, tmp_path):
     total = sum(p.stat().st_size for p in whole.iterdir())
