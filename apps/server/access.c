@@ -91,5 +91,5 @@ bool srv_access_origin(const srv_options *options, struct evhttp_request *req,
         }
     }
     return srv_refuse_as(problem, 403, "origin_not_allowed",
-                         "requests from other web sites are refused: --cors-origins allows them");
+                         "requests from other web sites are refused: --cors-origin allows them");
 }

@@ -4,7 +4,7 @@
  *   compared in constant time.
  * - Without keys on loopback, Host must be a loopback name, so that a web site whose name is made to
  *   point here (DNS rebinding) gets nothing.
- * - A request with an Origin of another site is refused, unless --cors-origins names it: a page
+ * - A request with an Origin of another site is refused, unless --cors-origin names it: a page
  *   somewhere must not use a server that only listens on loopback.
  *
  * Path:     headers of a request -> [this] -> routes.c

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from conftest import DATA
+from conftest import DATA, ROOT
 
 MODEL = DATA / "mini-f32" / "checkpoint"
 COMMANDS = ["chat", "run", "serve", "tokenize", "inspect", "plan", "logits", "verify", "perplexity", "bench", "quantize"]
@@ -91,6 +91,18 @@ def test_options_of_other_commands_say_whose_they_are(flashnext):
     for option in ("--sequences", "--golden"):
         done = flashnext.run("chat", option, "4")
         assert done.returncode == 2 and "belongs to" in done.stderr
+
+
+def test_what_the_program_says_names_options_that_exist(flashnext):
+    """--a-name within a string literal of the program."""
+    known = {"help", "version"}
+    for command in COMMANDS:
+        known |= set(re.findall(r"--([a-z-]+)", re.sub(r"(?s)\nExit codes.*", "", flashnext.ok(command, "--help"))))
+    for path in sorted([*(ROOT / "apps").rglob("*.[ch]"), *(ROOT / "src").rglob("*.[ch]")]):
+        if path.name == "option_table.h":  # where the help is from
+            continue
+        for literal in re.findall(r'"((?:[^"\\\n]|\\.)*)"', re.sub(r"(?s)/\*.*?\*/", "", path.read_text())):
+            assert set(re.findall(r"(?<![\w-])--([a-z][a-z-]+)", literal)) <= known, (path.name, literal)
 
 
 def test_unknown_command_names_the_nearest(flashnext):

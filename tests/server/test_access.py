@@ -62,6 +62,7 @@ def test_foreign_pages_are_refused(server):
     for origin in ("https://evil.example", "null", "http://127.0.0.1:1", f"http://127.0.0.1:{server.port}.evil.example"):
         reply = server.post("/v1/chat/completions", body, Origin=origin)
         assert reply.status_code == 403 and "Access-Control-Allow-Origin" not in reply.headers, origin
+        assert "--cors-origin " in reply.json()["error"]["message"]
         with server.client() as client:
             assert client.options("/v1/chat/completions", headers={"Origin": origin, "Access-Control-Request-Method": "POST"}).status_code == 403
     assert server.post("/v1/chat/completions", body, Origin=server.url).status_code == 200
