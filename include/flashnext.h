@@ -447,9 +447,9 @@ typedef struct fn_scheduler_counts {
     fn_drafting drafting; /* of all answers together */
     uint64_t forwards, rows;
     double busy_seconds; /* in forwards */
-    double answer_seconds,
-        plain_seconds; /* in forwards without a prompt, guessing included, and what their ids
-                                           * would have taken without drafts, as measured */
+    /* In forwards without a prompt, guessing included, and what they would have taken without drafts: the same
+     * where nothing was drafted, else as measured. */
+    double answer_seconds, plain_seconds;
     uint64_t state_bytes, state_limit; /* (now) reserved by running requests, and what there is */
     uint64_t cache_lookups, cache_hits, cache_evictions;
     uint64_t cache_states, cache_bytes, cache_limit; /* (now) */

@@ -97,8 +97,8 @@ static void write_tokens(const fn_scheduler_counts *c, cli_buffer *out) {
 /* What drafting does: ids at each place of a pass, and the speed without it. */
 static void write_drafting(const fn_scheduler_counts *c, cli_buffer *out) {
     const fn_drafting *d = &c->drafting;
-    counter(out, "spec_decode_num_drafts_total", "Passes of answers, with drafts or without.",
-            (double)d->passes);
+    counter(out, "spec_decode_num_drafts_total", "Passes of answers with drafts.",
+            (double)d->drafted_at[0]);
     counter(out, "spec_decode_num_draft_tokens_total", "Tokens drafted.", (double)d->drafted);
     counter(out, "spec_decode_num_accepted_tokens_total", "Drafted tokens that were right.",
             (double)d->accepted);
@@ -121,8 +121,10 @@ static void write_drafting(const fn_scheduler_counts *c, cli_buffer *out) {
     }
     gauge(out, "spec_decode_tokens_per_pass", "Tokens of answers in a pass.",
           d->passes > 0 ? 1.0 + (double)d->accepted / (double)d->passes : 0.0);
-    gauge(out, "spec_decode_speedup", "Speed of answers over the speed without drafts.",
-          c->answer_seconds > 0.0 ? c->plain_seconds / c->answer_seconds : 0.0);
+    if (c->answer_seconds > 0.0 || d->drafted == 0) { /* else there is nothing to compare with */
+        gauge(out, "spec_decode_speedup", "Speed of answers over the speed without drafts.",
+              c->answer_seconds > 0.0 ? c->plain_seconds / c->answer_seconds : 1.0);
+    }
 }
 
 static void write_requests(const fn_scheduler_counts *c, cli_buffer *out) {

@@ -259,6 +259,18 @@ static bool choose_from_all_kept(fn_scheduler *s) {
     return chosen;
 }
 
+/* A forward without drafts is its own measure; one with drafts stands for as many as its rows that held. */
+static void count_gain(fn_scheduler *s, const load *l, size_t held, double seconds) {
+    double alone = fn_row_times_of(&s->pace.alone, l->answers);
+    if (l->drafted == 0) {
+        s->answer_seconds += seconds;
+        s->plain_seconds += seconds - s->guess_seconds;
+    } else if (alone > 0) {
+        s->answer_seconds += seconds;
+        s->plain_seconds += (double)(l->answers + held) / (double)l->answers * alone;
+    }
+}
+
 bool fn_batch_run(fn_scheduler *s) {
     bool chosen = choose_from_all_kept(s);
     fn_error error = {0};
@@ -273,7 +285,7 @@ bool fn_batch_run(fn_scheduler *s) {
     if (s->n_batch == 0 || status == FN_E_CANCELLED) {
         return chosen || s->n_batch > 0; /* who cancelled leaves next */
     }
-    uint64_t before = s->generated_ids;
+    size_t held = s->drafting.accepted;
     for (size_t i = 0; i < s->n_batch; i++) {
         if (status == FN_OK) {
             take_outcome(s, s->in_batch[i]);
@@ -286,10 +298,8 @@ bool fn_batch_run(fn_scheduler *s) {
         size_t rows = l.answers + l.drafted;
         fn_pace_learn(&s->pace, rows, l.prompt_ids, seconds - s->guess_seconds);
     }
-    double alone = fn_row_times_of(&s->pace.alone, l.answers);
-    if (l.prompts == 0 && alone > 0) {
-        s->answer_seconds += seconds;
-        s->plain_seconds += (double)(s->generated_ids - before) / (double)l.answers * alone;
+    if (l.prompts == 0) {
+        count_gain(s, &l, s->drafting.accepted - held, seconds);
     }
     s->forwards++;
     s->rows += l.answers + l.drafted + l.prompt_ids;

@@ -13,6 +13,8 @@ def test_drafted_answers_are_plain_ones_and_are_counted(flashnext, server):
     with serving(flashnext, "-t", 2, "--draft", "off") as plain:
         want = [plain.chat(**ask) for ask in asks]
         assert plain.metric("flashnext_spec_decode_num_draft_tokens_total") == 0
+        assert plain.metric("flashnext_spec_decode_num_drafts_total") == 0
+        assert plain.metric("flashnext_spec_decode_speedup") == 1
     text = lambda reply: reply["choices"][0]["message"]
     with serving(flashnext, *FIXED) as drafting:
         with concurrent.futures.ThreadPoolExecutor(6) as pool:
@@ -22,6 +24,8 @@ def test_drafted_answers_are_plain_ones_and_are_counted(flashnext, server):
         drafted = drafting.metric("flashnext_spec_decode_num_draft_tokens_total")
         assert drafted == sum(reply["timings"]["draft_n"] for reply in got) > 0
         assert drafting.metric("flashnext_spec_decode_num_accepted_tokens_total") > 0
+        assert drafting.metric("flashnext_spec_decode_num_drafts_total") == drafting.metric(
+            'flashnext_spec_decode_num_draft_tokens_per_pos_total{position="0"}') <= drafted
         assert drafting.metric("flashnext_spec_decode_tokens_per_pass") > 1
     assert [text(server.chat(**ask)) for ask in asks[:4]] == [text(reply) for reply in want[:4]]
 
