@@ -335,8 +335,9 @@ X(MODEL_NAME, "model-name", 0, TEXT, CLI_BIT(SERVE), "-a --alias --served-model-
   0, 0, 0, "Server", \
   "what clients call the model (default: its directory's name)") \
 X(PARALLEL, "parallel", 0, COUNT, CLI_BIT(SERVE), "-np", "N", \
-  1, 256, CLI_COMMON, "Server", \
-  "answers computed together (default: 16); never changes an answer") \
+  1, 128, CLI_COMMON, "Server", \
+  "answers computed together, at most half of --chunk and of --context (default: 16, or what " \
+  "these allow); never changes an answer") \
 X(MAX_QUEUE, "max-queue", 0, COUNT, CLI_BIT(SERVE), "", "N", \
   1, 1e6, 0, "Server", \
   "requests that may wait; one more is told to come again, status 429 (default: 64)") \

@@ -331,6 +331,56 @@ static fn_status read_settings(cli_options *out, fn_error *err) {
     return status;
 }
 
+/* ---- options that exclude each other ---------------------------------------------------- */
+
+/* Two that cannot be had together: when a is given as anything but one of `harmless` (NULL: given
+ * at all, a flag: on; for a size only 0 excludes anything). */
+typedef struct exclusion {
+    cli_option_id a, b;
+    const char *harmless;
+} exclusion;
+
+static const exclusion exclusions[] = {
+    {CLI_OPT_PROMPT, CLI_OPT_FILE, NULL},
+    {CLI_OPT_IDS_FILE, CLI_OPT_PROMPT, NULL},
+    {CLI_OPT_IDS_FILE, CLI_OPT_FILE, NULL},
+    {CLI_OPT_IDS_FILE, CLI_OPT_DEPTH, NULL},
+    {CLI_OPT_SYSTEM, CLI_OPT_SYSTEM_FILE, NULL},
+    {CLI_OPT_NGRAM_MMAP, CLI_OPT_NGRAM_RAM, NULL},
+    {CLI_OPT_MODEL_CONFIG, CLI_OPT_MODEL_DIR, NULL},
+    {CLI_OPT_DRAFT, CLI_OPT_DRAFT_MODEL, "auto|model"},
+    {CLI_OPT_DRAFT, CLI_OPT_NO_MTP, "auto|off|model|lookup"},
+    {CLI_OPT_BATCH, CLI_OPT_DRAFT, NULL},
+    {CLI_OPT_BATCH, CLI_OPT_DRAFT_MODEL, NULL},
+    {CLI_OPT_BATCH, CLI_OPT_DRAFT_SIM, NULL},
+    {CLI_OPT_CACHE_SIZE, CLI_OPT_CACHE_DIR, NULL},
+};
+
+static bool is_wanted(const cli_options *o, cli_option_id id) {
+    return cli_is_set(o, id) && (cli_option_table[id].kind != CLI_KIND_FLAG || cli_flag(o, id));
+}
+
+static bool excludes(const cli_options *o, const exclusion *e) {
+    if (!is_wanted(o, e->a) || !is_wanted(o, e->b)) {
+        return false;
+    }
+    return cli_option_table[e->a].kind == CLI_KIND_SIZE
+               ? o->values[e->a].whole == 0
+               : e->harmless == NULL || !cli_choice_has(e->harmless, o->values[e->a].text);
+}
+
+/* The one from the lower source counts as not given; two from one are left for the command to refuse. */
+static void settle_exclusions(cli_options *o) {
+    for (size_t i = 0; i < sizeof exclusions / sizeof exclusions[0]; i++) {
+        const exclusion *e = &exclusions[i];
+        cli_source a = o->values[e->a].source;
+        cli_source b = o->values[e->b].source;
+        if (a != b && excludes(o, e)) {
+            cli_options_unset(o, a < b ? e->a : e->b);
+        }
+    }
+}
+
 /* ---- the whole -------------------------------------------------------------------------- */
 
 fn_status cli_options_parse(cli_command command, int argc, const char *const *argv,
@@ -343,6 +393,7 @@ fn_status cli_options_parse(cli_command command, int argc, const char *const *ar
     }
     if (status == FN_OK && works) {
         status = read_settings(out, err);
+        settle_exclusions(out);
     }
     size_t allowed = command == CLI_HELP || command == CLI_COMPLETION ? 1 : 0;
     if (status == FN_OK && out->help == 0 && !out->version && out->n_operands > allowed) {

@@ -95,8 +95,9 @@ typedef struct cli_options {
 } cli_options;
 
 /* Reads arguments argv [argc] (those after the command), then the environment, then the settings
- * file, each only where nothing above it spoke. Fails with FN_E_USAGE, FN_E_IO (a settings file
- * named by the user cannot be read). Free out in either case. */
+ * file, each only where nothing above it spoke, or spoke of another option that excludes it. Fails
+ * with FN_E_USAGE, FN_E_IO (a settings file named by the user cannot be read). Free out in either
+ * case. */
 fn_status cli_options_parse(cli_command command, int argc, const char *const *argv,
                             cli_options *out, fn_error *err);
 void cli_options_free(cli_options *options);

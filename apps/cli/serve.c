@@ -70,6 +70,25 @@ static fn_status read_keys(serve_state *state, fn_error *err) {
 
 /* ---- options ---------------------------------------------------------------------------- */
 
+/* So many answers, each with a guess at least, as there are rows in a forward. */
+static fn_status settle_parallel(serve_state *state, fn_error *err) {
+    size_t *running = &state->server.scheduler.max_running;
+    fn_engine_info info;
+    fn_engine_get_info(state->model.engine, &info);
+    size_t chunk = info.chunk;
+    if (*running <= chunk / 2) {
+        return FN_OK;
+    }
+    if (chunk < 2 || cli_is_set(state->options, CLI_OPT_PARALLEL)) {
+        return cli_fail(err, FN_E_USAGE,
+                        "--parallel: found %zu, expected at most %zu, half of the tokens computed "
+                        "together (%zu; see --chunk and --context)",
+                        *running, chunk / 2, chunk);
+    }
+    *running = chunk / 2;
+    return FN_OK;
+}
+
 /* Memory for as many whole contexts as answers may run and for the prefix cache; where that does
  * not fit and nobody asked for it, less of either. */
 static fn_status open_model(void *ud, fn_engine **out, fn_error *err) {
@@ -77,17 +96,19 @@ static fn_status open_model(void *ud, fn_engine **out, fn_error *err) {
     const cli_options *options = state->options;
     uint64_t *cache = &state->server.scheduler.cache_bytes;
     bool less_cache = !cli_is_set(options, CLI_OPT_CACHE_SIZE);
+    uint64_t least = cli_is_set(options, CLI_OPT_CACHE_DIR) ? LEAST_CACHE_BYTES : 0;
     bool fewer = !cli_is_set(options, CLI_OPT_SEQUENCES);
     size_t sequences = cli_count(options, CLI_OPT_SEQUENCES, state->server.scheduler.max_running);
     for (;;) {
         fn_error failure = {0};
         fn_status status = cli_model_open_for(options, sequences, *cache, &state->model, &failure);
-        bool again = status == FN_E_FIT && ((fewer && sequences > 1) || (less_cache && *cache > 0));
+        bool again =
+            status == FN_E_FIT && ((fewer && sequences > 1) || (less_cache && *cache > least));
         if (!again) {
             *err = failure;
             *out = state->model.engine;
             state->no_model = status != FN_OK;
-            return status;
+            return status == FN_OK ? settle_parallel(state, err) : status;
         }
         cli_model_close(&state->model);
         if (fewer && sequences > 1) {
@@ -120,10 +141,16 @@ static fn_status check(const srv_options *server, const cli_options *options, fn
                         server->host);
     }
     size_t chunk = cli_count(options, CLI_OPT_CHUNK, 0);
-    if (chunk > 0 && chunk / 2 < server->scheduler.max_running) {
+    if (chunk > 0 && chunk / 2 < server->scheduler.max_running &&
+        cli_is_set(options, CLI_OPT_PARALLEL)) {
         return cli_fail(err, FN_E_USAGE,
                         "--chunk: expected at least %zu for --parallel %zu, found %zu",
                         server->scheduler.max_running * 2, server->scheduler.max_running, chunk);
+    }
+    if (server->scheduler.cache_dir != NULL && server->scheduler.cache_bytes == 0) {
+        return cli_fail(err, FN_E_USAGE,
+                        "--cache-dir %s: there is no prefix cache to keep with --cache-size 0",
+                        server->scheduler.cache_dir);
     }
     return FN_OK;
 }

@@ -21,6 +21,7 @@
 #include "server/tls.h"
 
 #define BACKLOG 256
+#define LEAST_CACHE_BYTES ((uint64_t)1 << 20)
 #define TICK_SECONDS 0.25
 #define IDLE_SECONDS 1.0
 #define FLUSH_SECONDS 2.0 /* at the end, for the last bytes to leave */
@@ -30,14 +31,17 @@
 static fn_status create_scheduler(srv_server *server, fn_engine *engine, fn_scheduler **out,
                                   fn_error *err) {
     fn_scheduler_options options = server->options->scheduler;
+    uint64_t least =
+        options.cache_dir != NULL ? LEAST_CACHE_BYTES : 0; /* for what files are kept */
     for (;;) {
         fn_error failure = {0};
         fn_status status = fn_scheduler_create(engine, &options, out, &failure);
-        if (status != FN_E_FIT || !server->options->cache_may_shrink || options.cache_bytes == 0) {
+        if (status != FN_E_FIT || !server->options->cache_may_shrink ||
+            options.cache_bytes <= least) {
             *err = failure;
             return status;
         }
-        options.cache_bytes = options.cache_bytes > 1u << 20 ? options.cache_bytes / 2 : 0;
+        options.cache_bytes = options.cache_bytes > LEAST_CACHE_BYTES ? options.cache_bytes / 2 : 0;
     }
 }
 

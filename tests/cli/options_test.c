@@ -34,6 +34,42 @@ static fn_status parse(cli_command command, ...) {
     return cli_options_parse(command, n, words, &parsed, &error);
 }
 
+/* An option in the environment that one on the command line excludes. */
+static const struct {
+    cli_command command;
+    cli_option_id other;
+    const char *variable, *value, *words[2];
+} excluded[] = {
+    {CLI_CHAT, CLI_OPT_DRAFT_MODEL, "FLASHNEXT_DRAFT_MODEL", "small", {"--draft", "off"}},
+    {CLI_RUN, CLI_OPT_DRAFT_MODEL, "FLASHNEXT_DRAFT_MODEL", "small", {"--draft", "mtp"}},
+    {CLI_SERVE, CLI_OPT_DRAFT, "FLASHNEXT_DRAFT", "lookup", {"--draft-model", "small"}},
+    {CLI_SERVE, CLI_OPT_NO_MTP, "FLASHNEXT_NO_MTP", "1", {"--draft", "mtp"}},
+    {CLI_SERVE, CLI_OPT_DRAFT, "FLASHNEXT_DRAFT", "mtp", {"--no-mtp", NULL}},
+    {CLI_BENCH, CLI_OPT_DRAFT, "FLASHNEXT_DRAFT", "mtp", {"--batch", "2"}},
+    {CLI_BENCH, CLI_OPT_BATCH, "FLASHNEXT_BATCH", "2", {"--draft-sim", "0.5"}},
+    {CLI_BENCH, CLI_OPT_DEPTH, "FLASHNEXT_N_DEPTH", "8", {"--ids-file", "ids"}},
+    {CLI_RUN, CLI_OPT_IDS_FILE, "FLASHNEXT_IDS_FILE", "ids", {"--prompt", "text"}},
+    {CLI_RUN, CLI_OPT_PROMPT, "FLASHNEXT_PROMPT", "text", {"--file", "file"}},
+    {CLI_CHAT, CLI_OPT_SYSTEM, "FLASHNEXT_SYSTEM", "text", {"--system-file", "file"}},
+    {CLI_RUN, CLI_OPT_NGRAM_RAM, "FLASHNEXT_NGRAM_RAM", "1", {"--ngram-mmap", NULL}},
+    {CLI_PLAN, CLI_OPT_MODEL_DIR, "FLASHNEXT_MODEL_DIR", "model", {"--config", "file"}},
+    {CLI_SERVE, CLI_OPT_CACHE_DIR, "FLASHNEXT_CACHE_DIR", "dir", {"--cache-size", "0"}},
+    {CLI_SERVE, CLI_OPT_CACHE_SIZE, "FLASHNEXT_CACHE_SIZE", "0", {"--cache-dir", "dir"}},
+};
+
+/* The same pairs where both may be had. */
+static const struct {
+    cli_command command;
+    cli_option_id other;
+    const char *variable, *value, *words[2];
+} allowed[] = {
+    {CLI_CHAT, CLI_OPT_DRAFT_MODEL, "FLASHNEXT_DRAFT_MODEL", "small", {"--draft", "model"}},
+    {CLI_CHAT, CLI_OPT_DRAFT_MODEL, "FLASHNEXT_DRAFT_MODEL", "small", {"--draft", "auto"}},
+    {CLI_SERVE, CLI_OPT_NO_MTP, "FLASHNEXT_NO_MTP", "1", {"--draft", "off"}},
+    {CLI_RUN, CLI_OPT_NGRAM_RAM, "FLASHNEXT_NGRAM_RAM", "1", {"--ngram-mmap=off", NULL}},
+    {CLI_SERVE, CLI_OPT_CACHE_DIR, "FLASHNEXT_CACHE_DIR", "dir", {"--cache-size", "1MiB"}},
+};
+
 static int clean(void **state) {
     (void)state;
     assert_int_equal(setenv("XDG_CONFIG_HOME", "/nonexistent", 1), 0);
@@ -42,6 +78,9 @@ static int clean(void **state) {
     (void)unsetenv("FLASHNEXT_CONFIG");
     (void)unsetenv("FLASHNEXT_IGNORE_EOS");
     (void)unsetenv("FLASHNEXT_STOP");
+    for (size_t i = 0; i < sizeof excluded / sizeof excluded[0]; i++) {
+        (void)unsetenv(excluded[i].variable);
+    }
     return 0;
 }
 
@@ -276,12 +315,41 @@ static void no_spelling_is_used_twice(void **state) {
     }
 }
 
+static void the_command_line_wins_over_what_it_excludes(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof excluded / sizeof excluded[0]; i++) {
+        assert_int_equal(setenv(excluded[i].variable, excluded[i].value, 1), 0);
+        assert_int_equal(parse(excluded[i].command, NULL), FN_OK);
+        assert_true(cli_is_set(&parsed, excluded[i].other));
+        assert_int_equal(
+            parse(excluded[i].command, excluded[i].words[0], excluded[i].words[1], NULL), FN_OK);
+        assert_false(cli_is_set(&parsed, excluded[i].other));
+        assert_int_equal(unsetenv(excluded[i].variable), 0);
+    }
+    for (size_t i = 0; i < sizeof allowed / sizeof allowed[0]; i++) {
+        assert_int_equal(setenv(allowed[i].variable, allowed[i].value, 1), 0);
+        assert_int_equal(parse(allowed[i].command, allowed[i].words[0], allowed[i].words[1], NULL),
+                         FN_OK);
+        assert_true(cli_is_set(&parsed, allowed[i].other));
+        assert_int_equal(unsetenv(allowed[i].variable), 0);
+    }
+    /* The environment over the file as well; both from the command line are the command's to refuse. */
+    assert_int_equal(setenv("FLASHNEXT_DRAFT", "off", 1), 0);
+    assert_int_equal(parse(CLI_CHAT, "--config", settings("draft-model = small\n"), NULL), FN_OK);
+    assert_false(cli_is_set(&parsed, CLI_OPT_DRAFT_MODEL));
+    assert_int_equal(unsetenv("FLASHNEXT_DRAFT"), 0);
+    assert_int_equal(parse(CLI_CHAT, "--draft", "off", "--draft-model", "small", NULL), FN_OK);
+    assert_true(cli_is_set(&parsed, CLI_OPT_DRAFT) && cli_is_set(&parsed, CLI_OPT_DRAFT_MODEL));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_spelling_of_a_value, clean, release),
         cmocka_unit_test_setup_teardown(spellings_of_llama_cpp, clean, release),
         cmocka_unit_test_setup_teardown(letters_stand_together, clean, release),
         cmocka_unit_test_setup_teardown(command_line_over_environment_over_file, clean, release),
+        cmocka_unit_test_setup_teardown(the_command_line_wins_over_what_it_excludes, clean,
+                                        release),
         cmocka_unit_test_setup_teardown(wrong_settings_are_named_with_their_line, clean, release),
         cmocka_unit_test_setup_teardown(wrong_options_name_the_nearest, clean, release),
         cmocka_unit_test_setup_teardown(wrong_values_are_refused, clean, release),

@@ -1,5 +1,6 @@
 """serve drafts, too: never another text, and it says what drafting did."""
 import concurrent.futures
+import re
 
 from serving import serving
 
@@ -27,6 +28,7 @@ def test_drafted_answers_are_plain_ones_and_are_counted(flashnext, server):
         assert drafting.metric("flashnext_spec_decode_num_drafts_total") == drafting.metric(
             'flashnext_spec_decode_num_draft_tokens_per_pos_total{position="0"}') <= drafted
         assert drafting.metric("flashnext_spec_decode_tokens_per_pass") > 1
+        assert not re.search(r"^flashnext_spec_decode_speedup 0$", drafting.get("/metrics").text, re.M)  # a measured one, or none
     assert [text(server.chat(**ask)) for ask in asks[:4]] == [text(reply) for reply in want[:4]]
 
 
