@@ -54,7 +54,7 @@
       "was measured just before and after: multiplications for prompts, reading memory for "       \
       "single tokens. A round of more than 103 % says that the limit was disturbed; it is run "    \
       "again, and counted. With --draft, --draft-model or --draft-sim the same text is made "      \
-      "plainly and with drafts, in turns, and prompts are read only where -p asks for them.")                                                                       \
+      "plainly and with drafts, in turns, and prompts are read only where -p asks for them.")      \
     X(QUANTIZE, "quantize", "[options]",                                                           \
       "write a checkpoint once in the form that is mapped at start",                               \
       "Quantises and packs a checkpoint into the directory --out, for --model-dir of every other " \
