@@ -69,8 +69,22 @@ static fn_request *next_to_start(fn_scheduler *s) {
     return r;
 }
 
+/* Does a state come with the next forward that a conversation may go on from? */
+static bool closes(const fn_scheduler *s) {
+    for (size_t i = 0; i < s->max_running; i++) {
+        if (s->sequences[i].request != NULL && s->sequences[i].phase == FN_SEQUENCE_CLOSING) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whoever asks on in the instant of an answer finds what it left: nobody starts before that is kept. */
 static void admit(fn_scheduler *s) {
     fn_request *r = NULL;
+    if (closes(s)) {
+        return;
+    }
     while (s->n_running < s->max_running && (r = next_to_start(s)) != NULL) {
         fn_error error = {0};
         if (fn_sequence_start(s, r, &error) != FN_OK) {
