@@ -11,6 +11,11 @@ fn_status cli_draft_shares(const cli_options *options, double *held, size_t *n, 
     const char *at = text;
     double most = 1.0;
     *n = 0;
+    if (text != NULL && cli_is_set(options, CLI_OPT_DRAFT_TOKENS)) {
+        return cli_fail(
+            err, FN_E_USAGE,
+            "bench: --draft-sim and --draft-tokens exclude each other: a share for each");
+    }
     while (at != NULL && *at != 0) {
         char *end = NULL;
         double share = strtod(at, &end);

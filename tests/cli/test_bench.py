@@ -98,6 +98,7 @@ def test_forms_of_drafting_output_agree(flashnext):
 def test_wrong_drafting_is_refused(flashnext):
     for options in (("--draft-sim", "0.5,0.6"), ("--draft-sim", "1.5"), ("--draft-sim", "0.5,"), ("--draft-sim", ""),
                     ("--draft-sim", "nan"), ("--draft-sim", ",".join("1" * 9)), ("--draft", "mtp", "-b", 2),
-                    ("--draft", "mtp", "--no-mtp"), ("--draft-sim", "0.5", "--no-mtp"), ("--draft-sim", "0.5", "--draft", "off")):
+                    ("--draft", "mtp", "--no-mtp"), ("--draft-sim", "0.5", "--no-mtp"), ("--draft-sim", "0.5", "--draft", "off"),
+                    ("--draft-sim", "0.8,0.5", "--draft-tokens", 1)):
         answer = flashnext.run("bench", *options)
         assert answer.returncode == 2 and "draft" in answer.stderr, options
