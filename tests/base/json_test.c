@@ -12,18 +12,7 @@
 #include <cmocka.h>
 
 #include "base/json.h"
-
-/* A sanitizer's own memory is beyond any such limit. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
+#include "support/sanitized.h"
 
 enum { WORDS = 6000, STEP = 32 << 10 };
 

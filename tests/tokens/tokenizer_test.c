@@ -14,20 +14,10 @@
 #include "base/mem.h"
 #include "support/alloc_fail.h"
 #include "support/check_error.h"
+#include "support/sanitized.h"
 #include "support/token_data.h"
 #include "tokens/nfc.h"
 #include "tokens/tokenizer.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
 
 static void check_texts(const char *name) {
     json_t *cases = token_json("cases.json");

@@ -15,13 +15,12 @@
 #include <cmocka.h>
 
 #include "support/make_checkpoint.h"
+#include "support/sanitized.h"
 #include "weights/bind.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SLOWER = 20 }; /* a sanitizer's own time and memory are not what is promised */
-#else
-enum { SLOWER = 1 };
-#endif
+enum {
+    SLOWER = SANITIZED ? 20 : 1
+}; /* a sanitizer's own time and memory are not what is promised */
 
 static double now(clockid_t clock) {
     struct timespec t;
