@@ -197,9 +197,11 @@ static fn_status guess(fn_draft_run *run, size_t *wanted, size_t *made, fn_error
     size_t length = fn_session_length(s);
     size_t room = e->context - length - 1;
     size_t left = fn_stepper_left(run->stepper) - 1; /* behind the id that is chosen */
+    size_t rows = fn_forward_room(e->forward) - 1;   /* beside a scheduler's chunk */
     size_t n = s->drafter != NULL ? fn_draft_pace_choose(&s->pace) : 0;
     n = n < room ? n : room;
     n = n < left ? n : left;
+    n = n < rows ? n : rows;
     *wanted = length > 0 ? n : 0;
     *made = 0;
     if (*wanted == 0) {

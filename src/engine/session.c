@@ -108,10 +108,12 @@ fn_status fn_session_read(fn_session *s, const int32_t *ids, size_t n, bool tell
             return fn_fail(err, FN_E_CANCELLED, "reading the prompt was cancelled");
         }
         size_t length = fn_session_length(s);
-        fn_segment segment = {
-            .state = s->state, .ids = ids + done, .n = n - done < e->chunk ? n - done : e->chunk};
         watch w = {e, done, n};
         pthread_mutex_lock(&e->mutex);
+        size_t rows = fn_forward_room(e->forward); /* a scheduler's chunk may be on its way */
+        rows = rows < e->chunk ? rows : e->chunk;
+        fn_segment segment = {
+            .state = s->state, .ids = ids + done, .n = n - done < rows ? n - done : rows};
         fn_forward_watch(e->forward, told ? go_on : NULL, &w);
         fn_status status = fn_forward_run(e->forward, &segment, 1, NULL, NULL, err);
         fn_forward_watch(e->forward, NULL, NULL);

@@ -4,18 +4,20 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "forward/group.h"
 #include "forward/mtp.h"
 #include "forward/trunk.h"
 #include "layers/layers.h"
 
 struct fn_forward {
-    fn_step step;
+    fn_step step; /* all buffers, from row 0 on */
     uint8_t *arena;
     size_t arena_bytes;
-    fn_step_segment segments[FN_STEP_SEGMENTS];
-    const int32_t *ids[FN_STEP_SEGMENTS];
-    const float *embeds[FN_STEP_SEGMENTS];
-    const uint8_t *use_embed[FN_STEP_SEGMENTS];
+    fn_group held;                /* rows from 0 on; empty: nothing is held */
+    fn_group run;                 /* of one call: rows behind those */
+    fn_group both;                /* the two, where they go together */
+    size_t part;                  /* of what is held: comes next */
+    size_t last_first, last_rows; /* of the last forward's own rows */
 };
 
 typedef struct room {
@@ -52,6 +54,10 @@ static size_t place_buffers(fn_step *step, const fn_shape *s, const room *r, uin
 #define FN_STEP_SHARE(list)                                                                        \
     used = common;                                                                                 \
     list(FN_STEP_PLACE) most = used > most ? used : most;
+#define FN_STEP_PLACE_ROWS(name, type, per_row) FN_STEP_PLACE(name, type, R *(per_row))
+#define FN_STEP_PLACE_NGRAM(name, type, per_row) FN_STEP_PLACE(name, type, s->n_ple *R *(per_row))
+    FN_STEP_ROWS(FN_STEP_PLACE_ROWS)
+    FN_STEP_NGRAM_ROWS(FN_STEP_PLACE_NGRAM)
     FN_STEP_COMMON(FN_STEP_PLACE)
     common = used;
     FN_STEP_SHARE(FN_STEP_DELTA)
@@ -60,6 +66,8 @@ static size_t place_buffers(fn_step *step, const fn_shape *s, const room *r, uin
     FN_STEP_SHARE(FN_STEP_PLE)
     FN_STEP_SHARE(FN_STEP_HEAD)
 #undef FN_STEP_SHARE
+#undef FN_STEP_PLACE_NGRAM
+#undef FN_STEP_PLACE_ROWS
 #undef FN_STEP_PLACE
     return most;
 }
@@ -93,14 +101,12 @@ fn_status fn_forward_create(const fn_model *model, size_t max_rows, size_t conte
     f->step.shape = shape;
     f->step.layout = model->layout;
     f->step.tables = model->tables;
-    f->step.segments = f->segments;
-    f->step.ids = f->ids;
-    f->step.embeds = f->embeds;
-    f->step.use_embed = f->use_embed;
     f->step.parts = &fn_trunk_parts;
     f->step.max_rows = max_rows;
     f->step.max_keys = r.keys;
     f->step.max_blocks = r.blocks;
+    fn_group_place(&f->held, &f->step, 0, 0);
+    fn_group_place(&f->run, &f->step, 0, 1);
     *out = f;
     return FN_OK;
 }
@@ -116,86 +122,23 @@ size_t fn_forward_max_rows(const fn_forward *f) {
     return f->step.max_rows;
 }
 
+size_t fn_forward_room(const fn_forward *f) {
+    return f->step.max_rows - f->held.step.rows;
+}
+
+bool fn_forward_holds(const fn_forward *f) {
+    return f->held.step.rows > 0;
+}
+
 void fn_forward_watch(fn_forward *f, bool (*go_on)(void *ud), void *ud) {
-    f->step.go_on = go_on;
-    f->step.go_on_ud = ud;
+    f->run.step.go_on = go_on;
+    f->run.step.go_on_ud = ud;
 }
 
 /* What passed between two forwards counts for none of them. */
 static void start_clock(const fn_step *s) {
     if (s->clock != NULL) {
         s->clock->at = fn_clock_seconds();
-    }
-}
-
-static fn_status check_segment(const fn_forward *f, const fn_segment *segment, fn_error *err) {
-    for (size_t t = 0; t < segment->n; t++) {
-        if (segment->ids[t] < 0 || (size_t)segment->ids[t] >= f->step.shape->vocab) {
-            return fn_fail(err, FN_E_RANGE, "token id at index %zu: found %d, expected 0 to %zu", t,
-                           (int)segment->ids[t], f->step.shape->vocab - 1);
-        }
-    }
-    return segment->n > 0 ? FN_OK : fn_fail(err, FN_E_RANGE, "a segment has no ids");
-}
-
-static void set_positions(const fn_step *s, const fn_segment *segment, const fn_step_segment *g) {
-    int32_t *positions = s->positions + 3 * g->first;
-    if (segment->positions != NULL) {
-        memcpy(positions, segment->positions, 3 * segment->n * sizeof *positions);
-        return;
-    }
-    for (size_t i = 0; i < 3 * segment->n; i++) {
-        positions[i] = (int32_t)(g->length + i / 3) + fn_state_position_offset(segment->state);
-    }
-}
-
-/* Takes room in every state; on failure the ones that began are given back. */
-static fn_status begin(fn_forward *f, const fn_segment *segments, size_t n, fn_error *err) {
-    fn_step *s = &f->step;
-    s->rows = 0;
-    s->n_segments = 0;
-    for (size_t i = 0; i < n; i++) {
-        const fn_segment *segment = &segments[i];
-        fn_status status = check_segment(f, segment, err);
-        if (status == FN_OK && segment->n > s->max_rows - s->rows) {
-            status = fn_fail(err, FN_E_RANGE, "a forward of more than %zu rows", s->max_rows);
-        }
-        if (status == FN_OK) {
-            status = fn_state_begin(segment->state, segment->n, segment->keep_rows, err);
-        }
-        if (status != FN_OK) {
-            for (size_t k = 0; k < i; k++) {
-                fn_state_abort(segments[k].state);
-            }
-            return status;
-        }
-        f->segments[i] = (fn_step_segment){.state = segment->state,
-                                           .first = s->rows,
-                                           .n = segment->n,
-                                           .length = fn_state_length(segment->state),
-                                           .traced = s->rows};
-        f->ids[i] = segment->ids;
-        f->embeds[i] = segment->embeds;
-        f->use_embed[i] = segment->embeds != NULL ? segment->use_embed : NULL;
-        set_positions(s, segment, &f->segments[i]);
-        s->rows += segment->n;
-        s->n_segments++;
-    }
-    return FN_OK;
-}
-
-/* The streams after a row are part of the state: a later request may need their logits, or the MTP head. */
-static void keep_streams(const fn_step *s) {
-    size_t width = fn_shape_streams(s->shape);
-    for (size_t i = 0; i < s->n_segments; i++) {
-        const fn_step_segment *g = &s->segments[i];
-        for (size_t t = 0; t < g->n; t++) {
-            uint8_t *block = fn_state_after(g->state, t);
-            if (block != NULL) {
-                memcpy(fn_recurrent_part(s->layout, block, FN_PART_STREAMS, 0),
-                       s->streams + (g->first + t) * width, width * sizeof(float));
-            }
-        }
     }
 }
 
@@ -210,61 +153,162 @@ static void head(const fn_step *s, const float *streams, size_t rows, float *log
     fn_step_lap(s, FN_PROFILE_HEAD);
 }
 
-static void wanted_logits(const fn_step *s, const fn_segment *segments, float *logits) {
-    size_t width = fn_shape_streams(s->shape);
-    size_t wanted = 0;
-    for (size_t i = 0; i < s->n_segments; i++) {
-        for (size_t t = 0; t < segments[i].n && segments[i].wants != NULL; t++) {
-            if (segments[i].wants[t]) {
-                memcpy(s->wanted + wanted++ * width,
-                       s->streams + (s->segments[i].first + t) * width, width * sizeof(float));
-            }
+size_t fn_forward_parts(const fn_forward *f) {
+    return fn_trunk_parts_of(f->step.shape) + (f->step.weights->mtp != NULL);
+}
+
+/* ---- a forward ---- */
+
+/* The rows of a call begin behind those that are held. */
+static void place_run(fn_forward *f) {
+    fn_step *s = &f->run.step;
+    fn_step now = f->step;
+    now.clock = s->clock;
+    now.go_on = s->go_on;
+    now.go_on_ud = s->go_on_ud;
+    fn_group_place(&f->run, &now, f->held.step.rows, 1);
+}
+
+static void end_held(fn_forward *f, bool ok) {
+    if (fn_forward_holds(f)) {
+        fn_group_end(&f->held, ok);
+        place_run(f);
+    }
+}
+
+void fn_forward_drop(fn_forward *f) {
+    end_held(f, false);
+}
+
+fn_status fn_forward_hold(fn_forward *f, const fn_segment *segments, size_t n, fn_error *err) {
+    FN_ASSERT(!fn_forward_holds(f));
+    f->held.step.clock = f->run.step.clock;
+    start_clock(&f->held.step);
+    fn_status status = fn_group_begin(&f->held, segments, n, f->step.max_rows, err);
+    f->part = 0;
+    place_run(f);
+    return status;
+}
+
+static bool asked_to_stop(const fn_forward *f) {
+    const fn_step *s = &f->run.step;
+    return s->go_on != NULL && !s->go_on(s->go_on_ud);
+}
+
+/* Does what is held go along through this part? */
+static bool takes(const fn_forward *f, const fn_carry *carry, size_t part) {
+    return carry != NULL && fn_forward_holds(f) && f->part == part && carry->take(carry->ud, part);
+}
+
+/* Whose rows go through a part: NULL when nobody's. */
+static fn_step *step_of(fn_forward *f, bool run, bool held) {
+    if (run && held) {
+        fn_group_join(&f->both, &f->held, &f->run);
+        return &f->both.step;
+    }
+    return run ? &f->run.step : held ? &f->held.step : NULL;
+}
+
+static fn_status ngram(const fn_forward *f, size_t layer, bool run, bool held, fn_error *err) {
+    fn_status status = held ? fn_trunk_ngram(&f->held.step, layer, err) : FN_OK;
+    return status == FN_OK && run ? fn_trunk_ngram(&f->run.step, layer, err) : status;
+}
+
+static void run_part(fn_step *s, size_t part) {
+    if (part < fn_trunk_parts_of(s->shape)) {
+        fn_trunk_part(s, part);
+    } else {
+        fn_mtp_run(s);
+        fn_step_lap(s, FN_PROFILE_MTP);
+    }
+}
+
+/* The parts from `first` on over the rows of the call (run: it has some), and over what is held as far as it is
+ * taken. */
+static fn_status run_parts(fn_forward *f, bool run, const fn_carry *carry, fn_error *err) {
+    size_t layer_parts = fn_trunk_parts_of(f->step.shape);
+    for (size_t part = run ? 0 : f->part; part < fn_forward_parts(f); part++) {
+        size_t layer = part / FN_TRUNK_LAYER_PARTS;
+        bool begins = part < layer_parts && part % FN_TRUNK_LAYER_PARTS == 0;
+        if (asked_to_stop(f)) {
+            return fn_fail(err, FN_E_CANCELLED, "the forward was stopped in layer %zu", layer);
         }
+        bool held = takes(f, carry, part);
+        fn_step *s = step_of(f, run, held);
+        if (s == NULL) {
+            break;
+        }
+        fn_status status = begins ? ngram(f, layer, run, held, err) : FN_OK;
+        if (status != FN_OK) {
+            return status;
+        }
+        run_part(s, part);
+        f->part += held;
+    }
+    return FN_OK;
+}
+
+/* What states keep, and the logits that are wanted: of the call's rows (if any), and of what is held (all its parts
+ * done). */
+static void end_parts(fn_forward *f, bool read, float *logits) {
+    size_t width = fn_shape_streams(f->step.shape);
+    fn_group_keep_streams(&f->run);
+    size_t wanted = fn_group_wanted(&f->run, f->step.wanted);
+    if (read) {
+        fn_group_keep_streams(&f->held);
+        wanted += fn_group_wanted(&f->held, f->step.wanted + wanted * width);
     }
     if (wanted > 0 && logits != NULL) {
-        head(s, s->wanted, wanted, logits);
+        head(&f->run.step, f->step.wanted, wanted, logits);
     }
+}
+
+static fn_status run(fn_forward *f, bool some, const fn_carry *carry, float *logits,
+                     fn_error *err) {
+    f->last_first = f->held.step.rows;
+    f->last_rows = f->run.step.rows;
+    fn_status status = run_parts(f, some, carry, err);
+    bool read = carry != NULL && fn_forward_holds(f) && f->part == fn_forward_parts(f);
+    if (read) {
+        (void)carry->take(carry->ud, f->part);
+    }
+    if (status == FN_OK) {
+        end_parts(f, read, logits);
+    }
+    fn_step_lap(&f->run.step, FN_PROFILE_REST);
+    fn_group_end(&f->run, status == FN_OK);
+    if (read || (status != FN_OK && carry != NULL)) {
+        end_held(f, status == FN_OK);
+    }
+    return status;
+}
+
+fn_status fn_forward_run_beside(fn_forward *f, const fn_segment *segments, size_t n,
+                                const fn_carry *carry, float *logits, fn_error *err) {
+    start_clock(&f->run.step);
+    f->held.step.clock = f->run.step.clock;
+    fn_status status = FN_OK;
+    if (n > FN_STEP_SEGMENTS - f->held.step.n_segments) {
+        status = fn_fail(err, FN_E_RANGE, "a forward of %zu segments: expected at most %zu", n,
+                         FN_STEP_SEGMENTS - f->held.step.n_segments);
+    } else if (n > 0 || !fn_forward_holds(f)) {
+        status = fn_group_begin(&f->run, segments, n, fn_forward_room(f), err);
+    }
+    if (status != FN_OK) {
+        end_held(f, false);
+        return status;
+    }
+    return run(f, n > 0, carry, logits, err);
 }
 
 fn_status fn_forward_run(fn_forward *f, const fn_segment *segments, size_t n, float *logits,
                          const fn_trace *trace, fn_error *err) {
-    fn_step *s = &f->step;
-    if (n == 0 || n > FN_STEP_SEGMENTS) {
-        return fn_fail(err, FN_E_RANGE, "a forward of %zu segments: expected 1 to %d", n,
-                       FN_STEP_SEGMENTS);
-    }
-    start_clock(s);
-    fn_status status = begin(f, segments, n, err);
-    if (status != FN_OK) {
-        return status;
-    }
-    s->trace = trace;
-    fn_step_lap(s, FN_PROFILE_REST);
-    status = fn_layer_ngram_start(s, err);
-    fn_layer_embed(s);
-    fn_layer_rope(s);
-    fn_layer_ngram_history(s);
-    fn_step_lap(s, FN_PROFILE_EMBEDDING);
-    status = status == FN_OK ? fn_trunk_run(s, 0, s->shape->n_layers, err) : status;
-    fn_layer_ngram_end(s);
-    if (status == FN_OK) {
-        keep_streams(s);
-        wanted_logits(s, segments, logits);
-        if (s->weights->mtp != NULL) {
-            fn_mtp_run(s);
-            fn_step_lap(s, FN_PROFILE_MTP);
-        }
-    }
-    for (size_t i = 0; i < n; i++) {
-        if (status == FN_OK) {
-            fn_state_commit(segments[i].state);
-        } else {
-            fn_state_abort(segments[i].state);
-        }
-    }
-    s->trace = NULL;
-    fn_step_lap(s, FN_PROFILE_REST);
-    return status;
+    FN_ASSERT(trace == NULL || !fn_forward_holds(f));
+    start_clock(&f->run.step);
+    f->run.step.trace = trace;
+    fn_status status = fn_group_begin(&f->run, segments, n, fn_forward_room(f), err);
+    f->run.step.trace = status == FN_OK ? trace : NULL;
+    return status == FN_OK ? run(f, true, NULL, logits, err) : status;
 }
 
 const fn_shape *fn_forward_shape(const fn_forward *f) {
@@ -302,10 +346,10 @@ static void short_head(const fn_step *s, const fn_shortlist *list, const float *
 
 void fn_forward_draft(fn_forward *f, fn_mtp_chain *const *chains, size_t n, const int32_t *tokens,
                       const fn_shortlist *shortlist, float *logits) {
-    fn_step *s = &f->step;
+    fn_step *s = &f->run.step;
     start_clock(s);
     fn_mtp_draft(s, chains, n, tokens, s->mixed);
-    s->segments = f->segments;
+    s->segments = f->run.segments;
     fn_step_lap(s, FN_PROFILE_MTP);
     if (shortlist != NULL) {
         short_head(s, shortlist, s->mixed, n, logits);
@@ -315,17 +359,20 @@ void fn_forward_draft(fn_forward *f, fn_mtp_chain *const *chains, size_t n, cons
     fn_step_lap(s, FN_PROFILE_HEAD);
 }
 
+/* A group's streams stand until the rows of another forward come there. */
 void fn_forward_logits(fn_forward *f, size_t first, size_t n, float *logits) {
-    head(&f->step, f->step.streams + first * fn_shape_streams(f->step.shape), n, logits);
+    size_t own = f->last_rows;
+    size_t at = first < own ? f->last_first + first : first - own;
+    head(&f->run.step, f->step.streams + at * fn_shape_streams(f->step.shape), n, logits);
 }
 
 void fn_forward_time(fn_forward *f, fn_step_clock *clock) {
-    f->step.clock = clock;
+    f->run.step.clock = clock;
 }
 
 void fn_forward_head(fn_forward *f, const fn_state *state, float *logits) {
-    start_clock(&f->step);
-    const float *streams =
-        fn_recurrent_view(f->step.layout, fn_state_before(state), FN_PART_STREAMS, 0);
-    head(&f->step, streams, 1, logits);
+    const fn_step *s = &f->run.step;
+    start_clock(s);
+    const float *streams = fn_recurrent_view(s->layout, fn_state_before(state), FN_PART_STREAMS, 0);
+    head(s, streams, 1, logits);
 }

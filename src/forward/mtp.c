@@ -134,8 +134,7 @@ static void run_layer(fn_step *s) {
     s->positions = s->mtp_positions;
     s->parts = &fn_mtp_parts;
     fn_layer_rope(s);
-    fn_trunk_layer(s, &w->layer, FN_LAYER_ATTENTION, 0, s->shape->n_layers, false);
-    fn_layer_combine(s);
+    fn_trunk_layer(s, &w->layer, FN_LAYER_ATTENTION, 0, s->shape->n_layers);
     trace_rows(s, FN_TRACE_MTP_STREAMS, width, s->mtp_streams);
     s->parts = &fn_trunk_parts;
     s->positions = trunk_positions;

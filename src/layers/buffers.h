@@ -42,27 +42,34 @@ static inline size_t fn_step_mix_bytes(const fn_shape *s) {
 #define FN_STEP_MTP(n) (s->n_mtp * (n))
 #define FN_STEP_NGRAM(n) ((size_t)(s->n_ple > 0) * (n))
 
+/* What stands while rows are on their way through the layers, so that two groups of rows can be there at once:
+ * name, type, elements of a row. The second list has them for each layer with n-gram memory. */
+#define FN_STEP_ROWS(X)                                                                            \
+    X(streams, float, s->hc * s->hidden)                                                           \
+    X(inject, float, s->hc)                                                                        \
+    X(block_out, float, s->hidden)                                                                 \
+    X(positions, int32_t, 3)                                                                       \
+    X(rope_cos, float, s->rotary / 2)                                                              \
+    X(rope_sin, float, s->rotary / 2)
+#define FN_STEP_NGRAM_ROWS(X)                                                                      \
+    X(ngram_rows, int64_t, fn_shape_ngram_heads(s))                                                \
+    X(ngram_wants, fn_ngram_want, fn_shape_ngram_heads(s))                                         \
+    X(ngram, float, s->ple_embed)
+/* The groups of rows that may be on their way. */
+#define FN_STEP_GROUPS 2
+
 /* name, type, elements; R rows, W threads, N most keys a query may read, B most index blocks. The common ones
- * live as long as the forward. Each other list belongs to one layer kind, or to the head, and lives while that
+ * are lent to every layer. Each other list belongs to one layer kind, or to the head, and lives while that
  * runs: these lists share their memory. */
 #define FN_STEP_COMMON(X)                                                                          \
-    X(streams, float, R * s->hc * s->hidden)                                                       \
     X(normed, float, R * s->hc * s->hidden)                                                        \
     X(low, float, R * s->hc_rank)                                                                  \
     X(mix_forms, uint8_t, (R < FN_MIX_ROWS ? R : FN_MIX_ROWS) * fn_step_mix_bytes(s))              \
     X(gate, float, R * s->hc * s->hidden)                                                          \
     X(mixed, float, R * s->hidden)                                                                 \
-    X(inject, float, R * s->hc)                                                                    \
-    X(block_out, float, R * s->hidden)                                                             \
-    X(positions, int32_t, R * 3)                                                                   \
-    X(rope_cos, float, R * s->rotary / 2)                                                          \
-    X(rope_sin, float, R * s->rotary / 2)                                                          \
-    X(ngram_rows, int64_t, s->n_ple *R *fn_shape_ngram_heads(s))                                   \
-    X(ngram_wants, fn_ngram_want, s->n_ple *R *fn_shape_ngram_heads(s))                            \
-    X(ngram_gathers, fn_ngram_gather, s->n_ple)                                                    \
+    X(ngram_gathers, fn_ngram_gather, FN_STEP_GROUPS * s->n_ple)                                   \
     X(mtp_streams, float, FN_STEP_MTP(R * s->hc * s->hidden))                                      \
     X(mtp_positions, int32_t, FN_STEP_MTP(R * 3))                                                  \
-    X(ngram, float, s->n_ple *R * s->ple_embed)                                                    \
     X(forms, uint8_t, R *fn_step_input_bytes(s))
 #define FN_STEP_DELTA(X)                                                                           \
     X(qkv, float, R *fn_shape_conv(s))                                                             \
@@ -106,6 +113,8 @@ static inline size_t fn_step_mix_bytes(const fn_shape *s) {
     X(ple_gated, float, FN_STEP_NGRAM(R * s->hc * s->hidden))
 #define FN_STEP_HEAD(X) X(wanted, float, R * s->hc * s->hidden)
 #define FN_STEP_BUFFERS(X)                                                                         \
+    FN_STEP_ROWS(X)                                                                                \
+    FN_STEP_NGRAM_ROWS(X)                                                                          \
     FN_STEP_COMMON(X)                                                                              \
     FN_STEP_DELTA(X) FN_STEP_ATTENTION(X) FN_STEP_MOE(X) FN_STEP_PLE(X) FN_STEP_HEAD(X)
 

@@ -70,7 +70,7 @@ typedef struct fn_step {
     fn_ngram_table *const *tables; /* [n_ple] */
     const fn_trace *trace;         /* or NULL */
     fn_step_clock *clock;          /* or NULL: nothing is timed */
-    bool (*go_on)(void *ud);       /* asked before each layer; false: stop. NULL: never asked */
+    bool (*go_on)(void *ud);       /* asked before each part of a layer; false: stop. NULL: never */
     void *go_on_ud;
 
     const fn_step_segment *segments;
