@@ -6,6 +6,7 @@
 #define UNIT_BYTES ((size_t)128) /* a pair of inputs of a tile */
 #define WEIGHTS_AT(w, k) ((k) / 2 * UNIT_BYTES)
 #define STRETCH(w) ((w)->cols)
+#define BAND_ROWS BLOCK_ROWS
 
 #include "kernels/simd/matmul_fast.inc"
 
