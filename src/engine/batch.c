@@ -9,87 +9,74 @@
 
 /* ---- what goes in ---- */
 
-static void add(fn_scheduler *s, fn_sequence *q, size_t n, size_t first_row) {
-    size_t at = fn_state_length(q->state);
-    bool ends_prompt = q->phase == FN_SEQUENCE_PROMPT && at + n == q->request->options.n_ids;
-    q->rows = n + q->drafted;
-    q->wants = fn_stepper_more(q->stepper) && (q->phase == FN_SEQUENCE_ANSWER || ends_prompt);
-    memset(s->wants + first_row + n - 1, q->wants, 1 + q->drafted);
-    s->segments[s->n_batch] = (fn_segment){.state = q->state,
-                                           .ids = q->ids + at,
-                                           .n = q->rows,
-                                           .wants = s->wants + first_row,
-                                           .keep_rows = q->drafted > 0};
-    s->in_batch[s->n_batch++] = q;
-}
-
-static bool reads_prompt(const fn_sequence *q) {
-    return q->request != NULL && q->phase == FN_SEQUENCE_PROMPT;
-}
+typedef struct load {
+    size_t answers, prompts; /* sequences */
+    size_t riding;           /* prompts that are read as a whole, and ... */
+    size_t ids, drafted;     /* ... their ids; the answers' guesses */
+} load;
 
 static bool answers(const fn_sequence *q) {
     return q->request != NULL &&
            (q->phase == FN_SEQUENCE_ANSWER || q->phase == FN_SEQUENCE_CLOSING);
 }
 
-/* Shares out room among the prompts, beginning with another one each time; what one leaves, the next takes. */
-static size_t add_prompts(fn_scheduler *s, size_t room, size_t n_prompts, size_t first_row) {
-    size_t taken = 0;
-    for (size_t i = 0; i < s->max_running && room > taken; i++) {
-        fn_sequence *q = &s->sequences[(s->turn + i) % s->max_running];
-        if (!reads_prompt(q)) {
-            continue;
-        }
-        size_t share = (room - taken + n_prompts - 1) / n_prompts;
-        size_t cut = fn_sequence_until_cut(s, q);
-        size_t n = share < cut ? share : cut;
-        add(s, q, n, first_row + taken);
-        taken += n;
-        n_prompts--;
-    }
-    s->turn = (s->turn + 1) % s->max_running;
-    return taken;
-}
-
-typedef struct load {
-    size_t answers, prompts; /* sequences */
-    size_t prompt_ids, drafted;
-} load;
-
 static load take_stock(fn_scheduler *s) {
     load l = {0};
     for (size_t i = 0; i < s->max_running; i++) {
         fn_sequence *q = &s->sequences[i];
-        q->rows = 0;
-        q->drafted = 0;
-        q->wants = false;
-        l.prompts += reads_prompt(q);
+        if (!q->in_chunk) {
+            q->rows = 0;
+            q->drafted = 0;
+            q->wants = false;
+        }
+        l.prompts += q->in_chunk || fn_batch_reads_prompt(q);
         l.answers += answers(q);
     }
     return l;
 }
 
+static size_t add(fn_scheduler *s, fn_sequence *q, size_t n, size_t row) {
+    fn_batch_add(q, n, s->wants + row, &s->segments[s->n_batch]);
+    s->in_batch[s->n_batch++] = q;
+    return q->rows;
+}
+
+/* A short prompt need not wait until the chunk is read: it goes along as the answers do, and the chunk waits. Not
+ * twice running. */
+static void add_riding(fn_scheduler *s, load *l, size_t row) {
+    size_t room = fn_forward_room(s->engine->forward) - row;
+    room = fn_pace_ride(&s->pace, row, room);
+    for (size_t i = 0; i < s->max_running && s->n_chunk > 0 && !s->rode; i++) {
+        fn_sequence *q = &s->sequences[i];
+        size_t n = fn_batch_reads_prompt(q) ? fn_sequence_until_cut(s, q) : 0;
+        if (n > 0 && n <= room) {
+            row += add(s, q, n, row);
+            room -= n;
+            l->riding++;
+            l->ids += n;
+        }
+    }
+    s->rode = l->riding > 0;
+}
+
 /* Under the engine's mutex: guessing computes. */
-static load plan(fn_scheduler *s) {
-    load l = take_stock(s);
+static fn_status plan(fn_scheduler *s, load *l, fn_error *err) {
     size_t row = 0;
+    *l = take_stock(s);
     s->n_batch = 0;
-    s->answers = l.answers;
-    memset(s->wants, 0, s->engine->chunk);
-    fn_batch_guess(s, l.answers, l.prompts > 0);
+    s->answers = l->answers;
+    fn_batch_guess(s, l->answers, l->prompts > 0);
     for (size_t i = 0; i < s->max_running; i++) {
         fn_sequence *q = &s->sequences[i];
         if (answers(q)) {
-            add(s, q, 1, row);
-            row += q->rows;
-            l.drafted += q->drafted;
+            row += add(s, q, 1, row);
+            l->drafted += q->drafted;
         }
     }
-    if (l.prompts > 0) {
-        size_t room = fn_pace_chunk(&s->pace, l.answers, s->engine->chunk - row);
-        l.prompt_ids = add_prompts(s, room, l.prompts, row);
-    }
-    return l;
+    add_riding(s, l, row);
+    fn_status status = fn_batch_chunk_begin(s, l->answers, row, err);
+    fn_pace_begin(&s->pace, row, s->chunk_rows);
+    return status;
 }
 
 /* ---- choosing ---- */
@@ -169,7 +156,8 @@ static void score_prompts(fn_scheduler *s) {
     size_t row = 0;
     for (size_t i = 0; i < s->n_batch; i++) {
         fn_sequence *q = s->in_batch[i];
-        if (reads_prompt(q) && q->answer == 0 && q->request->options.prompt_logprobs) {
+        if (q->request != NULL && q->phase == FN_SEQUENCE_PROMPT && q->answer == 0 &&
+            q->request->options.prompt_logprobs) {
             score_prompt(s, q, row, fn_state_length(q->state) - q->rows);
         }
         row += q->rows;
@@ -180,28 +168,62 @@ static void score_prompts(fn_scheduler *s) {
 
 /* A forward goes on while somebody still wants something of it. */
 static bool go_on(void *ud) {
-    const fn_scheduler *s = ud;
-    bool wanted = false;
+    fn_scheduler *s = ud;
+    fn_pace_mark(&s->pace, fn_clock_seconds());
+    bool wanted = fn_batch_chunk_wanted(s);
     for (size_t i = 0; i < s->n_batch && !wanted; i++) {
         wanted = !atomic_load(&s->in_batch[i]->request->cancelled);
     }
     return wanted && !atomic_load(&s->stop);
 }
 
-static fn_status run(fn_scheduler *s, fn_error *err) {
-    fn_engine *e = s->engine;
-    double begin = fn_clock_seconds();
-    fn_forward_watch(e->forward, go_on, s);
-    fn_status status = fn_forward_run(e->forward, s->segments, s->n_batch, s->logits, NULL, err);
-    fn_forward_watch(e->forward, NULL, NULL);
+static bool is_news(fn_scheduler *s) {
+    pthread_mutex_lock(&s->mutex);
+    bool news = s->news != s->seen;
+    pthread_mutex_unlock(&s->mutex);
+    return news;
+}
+
+/* Beside answers the pace decides; a chunk alone stops between two parts for whoever comes. */
+static bool take(void *ud, size_t part) {
+    fn_scheduler *s = ud;
+    bool first = s->pace.taken == 0;
+    bool goes = !s->rode && fn_pace_take(&s->pace, part, fn_clock_seconds());
+    return goes && (first || s->n_batch > 0 || !is_news(s));
+}
+
+static void assign_logits(fn_scheduler *s) {
+    size_t vocab = s->engine->shape.vocab;
     const float *logits = s->logits;
     for (size_t i = 0; i < s->n_batch; i++) {
         s->in_batch[i]->logits = logits;
-        logits += s->in_batch[i]->wants ? (1 + s->in_batch[i]->drafted) * e->shape.vocab : 0;
+        logits += s->in_batch[i]->wants ? (1 + s->in_batch[i]->drafted) * vocab : 0;
     }
-    s->logits_used = (size_t)(logits - s->logits) / e->shape.vocab;
+    s->logits_used = (size_t)(logits - s->logits) / vocab;
+}
+
+/* Whose prompts it was of get what they wanted, behind those of the forward. */
+static void add_chunk(fn_scheduler *s) {
+    for (size_t i = 0; i < s->n_chunk; i++) {
+        s->in_batch[s->n_batch++] = s->chunk[i];
+    }
+    fn_batch_chunk_forget(s);
+}
+
+static fn_status run(fn_scheduler *s, fn_error *err) {
+    fn_engine *e = s->engine;
+    fn_carry carry = {take, s};
+    double begin = fn_clock_seconds();
+    fn_forward_watch(e->forward, go_on, s);
+    fn_status status =
+        fn_forward_run_beside(e->forward, s->segments, s->n_batch, &carry, s->logits, err);
+    fn_forward_watch(e->forward, NULL, NULL);
+    if (!fn_forward_holds(e->forward)) {
+        add_chunk(s);
+    }
     s->forward_seconds = fn_clock_seconds() - begin;
     if (status == FN_OK) {
+        assign_logits(s);
         choose(s);
         score_prompts(s);
     }
@@ -251,7 +273,7 @@ static bool choose_from_all_kept(fn_scheduler *s) {
     bool chosen = false;
     for (size_t i = 0; i < s->max_running; i++) {
         fn_sequence *q = &s->sequences[i];
-        if (reads_prompt(q) && fn_state_length(q->state) == q->request->options.n_ids) {
+        if (fn_batch_reads_prompt(q) && fn_state_length(q->state) == q->request->options.n_ids) {
             choose_from_kept(s, q);
             chosen = true;
         }
@@ -271,39 +293,58 @@ static void count_gain(fn_scheduler *s, const load *l, size_t held, double secon
     }
 }
 
-bool fn_batch_run(fn_scheduler *s) {
-    bool chosen = choose_from_all_kept(s);
-    fn_error error = {0};
-    fn_status status = FN_OK;
-    pthread_mutex_lock(&s->engine->mutex);
-    double begin = fn_clock_seconds();
-    load l = plan(s);
-    if (s->n_batch > 0) {
-        status = run(s, &error);
-    }
-    pthread_mutex_unlock(&s->engine->mutex);
-    if (s->n_batch == 0 || status == FN_E_CANCELLED) {
-        return chosen || s->n_batch > 0; /* who cancelled leaves next */
-    }
-    size_t held = s->drafting.accepted;
+static void take_outcomes(fn_scheduler *s, fn_status status, const fn_error *error) {
     for (size_t i = 0; i < s->n_batch; i++) {
         if (status == FN_OK) {
             take_outcome(s, s->in_batch[i]);
         } else {
-            fn_sequence_end(s, s->in_batch[i], &error);
+            fn_sequence_end(s, s->in_batch[i], error);
         }
     }
-    double seconds = fn_clock_seconds() - begin;
-    if (status == FN_OK) {
-        size_t rows = l.answers + l.drafted;
-        fn_pace_learn(&s->pace, rows, l.prompt_ids, seconds - s->guess_seconds);
+}
+
+/* read: ids of the chunk, if that was read. */
+static void count(fn_scheduler *s, const load *l, size_t read, size_t held, double seconds) {
+    size_t rows = l->answers + l->drafted;
+    if (l->riding == 0) {
+        fn_pace_end(&s->pace, rows, seconds - s->guess_seconds);
     }
-    if (l.prompts == 0) {
-        count_gain(s, &l, s->drafting.accepted - held, seconds);
+    if (l->prompts == 0) {
+        count_gain(s, l, held, seconds);
     }
     s->forwards++;
-    s->rows += l.answers + l.drafted + l.prompt_ids;
-    s->prompt_ids += l.prompt_ids;
-    s->busy_seconds += seconds;
+    s->rows += rows + l->ids + read;
+    s->prompt_ids += l->ids + read;
+}
+
+bool fn_batch_run(fn_scheduler *s) {
+    bool chosen = choose_from_all_kept(s);
+    fn_error error = {0};
+    load l = {0};
+    pthread_mutex_lock(&s->engine->mutex);
+    double begin = fn_clock_seconds();
+    fn_status status = plan(s, &l, &error);
+    size_t chunk = s->n_chunk;
+    if (status != FN_OK) { /* only the chunk's: the others have not run yet */
+        s->n_batch = 0;
+        add_chunk(s);
+    } else if (s->n_batch > 0 || chunk > 0) {
+        status = run(s, &error);
+    }
+    pthread_mutex_unlock(&s->engine->mutex);
+    if (s->n_batch == 0 && chunk == 0) {
+        return chosen;
+    }
+    double passed = fn_clock_seconds() - begin;
+    if (status == FN_E_CANCELLED) {
+        return true; /* who cancelled leaves next */
+    }
+    size_t held = s->drafting.accepted;
+    size_t read = chunk > 0 && s->n_chunk == 0 ? s->chunk_rows : 0;
+    take_outcomes(s, status, &error);
+    if (status == FN_OK) {
+        count(s, &l, read, s->drafting.accepted - held, passed);
+    }
+    s->busy_seconds += fn_clock_seconds() - begin;
     return true;
 }

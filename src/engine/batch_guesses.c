@@ -161,9 +161,8 @@ static void make(fn_scheduler *s) {
 }
 
 void fn_batch_guess(fn_scheduler *s, size_t answers, bool prompts) {
-    size_t chunk = s->engine->chunk;
-    size_t room = chunk > answers ? chunk - answers : 0;
-    room = prompts ? room / 2 : room; /* the other half is the prompts' */
+    size_t rows = s->engine->chunk - (prompts ? fn_batch_chunk_room(s) : 0);
+    size_t room = rows > answers ? rows - answers : 0;
     room = room < FN_GUESS_ROWS ? room : FN_GUESS_ROWS;
     s->guess_seconds = 0;
     fn_batch_choose(s, answers, prompts, room);

@@ -1,29 +1,77 @@
-/* engine/pace.h - how many prompt ids go into a forward beside running answers, from measured times.
+/* engine/pace.h - how large a prompt's chunk is beside running answers, and how many of its parts go along in each
+ * forward, from measured times.
  *
- * Rule:    with no answer running, as many as fit. Else as many as keep the forward near FN_PACE_STRETCH
- *          times a forward of the answers alone: what a reader sees as the gap between two words. Larger
- *          chunks cost the reader more, smaller ones cost the prompt more. No model of the machine: a chunk
- *          that was too fast grows, one that was too slow shrinks; of the last three the one in the middle
- *          counts, so that a forward that the system held up changes nothing.
- * Threads: one. Memory: the struct. */
+ * Rule:    a forward is to take FN_PACE_STRETCH times as long as one of the answers alone: what a reader sees as the
+ *          gap between two words. The chunk has as many rows as fill such forwards best, one forward or several: with
+ *          many rows an expert is read once for more of them; with few the whole chunk goes along, and all weights
+ *          are read once for it and the answers. Its parts (forward.h) then go along as long as the forward stays below
+ *          FN_PACE_LIMIT times, one at least, so that every prompt goes on. No model of the machine: what a part took
+ *          with about as many rows is what the next one takes.
+ * Threads: one. Memory: the kinds of parts. */
 #ifndef FN_ENGINE_PACE_H
 #define FN_ENGINE_PACE_H
 
+#include "base/status.h"
 #include "engine/row_times.h"
+#include "shape/shape.h"
 
-#define FN_PACE_STRETCH 2.75
+#define FN_PACE_STRETCH 2.7
+#define FN_PACE_LIMIT 2.9
 #define FN_PACE_MAX_ANSWERS 128
+
+typedef enum fn_part_kind {
+    FN_PACE_DELTA,     /* a layer's first half, ... */
+    FN_PACE_ATTENTION, /* ... of either kind, */
+    FN_PACE_EXPERTS,   /* and its second */
+    FN_PACE_MTP,
+    FN_PACE_KINDS
+} fn_part_kind;
+
+/* What a part takes, as measured last for about as many rows. */
+typedef struct fn_pace_cost {
+    double seconds; /* 0: unknown */
+    double rows;
+} fn_pace_cost;
+
+#define FN_PACE_SIZES 14 /* numbers of rows from a power of two up to the next */
 
 typedef struct fn_pace {
     fn_row_times alone; /* forwards of so many answers' rows without a prompt */
-    double chunk;       /* prompt ids beside answers; 0: nothing learnt yet */
-    double seen[3];     /* what the last forwards would make of it, the last one first; 0: none */
+    uint8_t *kinds;     /* [n_parts]: fn_part_kind of a chunk's parts */
+    size_t n_parts;
+    fn_pace_cost cost[FN_PACE_KINDS][FN_PACE_SIZES];
+    double
+        outside; /* share of a forward of answers that lies outside the parts: the LM head's, above all */
+
+    /* the forward at hand */
+    double quiet; /* seconds of the answers alone; 0: there are none */
+    size_t rows;  /* of the chunk */
+    size_t taken; /* parts, so far */
+    double used;  /* seconds in them */
+    double at;    /* when the last one began */
+    size_t marks; /* parts that have begun, taken or not */
+    double first_mark, last_mark;
 } fn_pace;
 
-/* Prompt ids for the next forward beside that many answers; room: rows that are left. 0: run the answers alone
- * once, so that their time is known. */
-size_t fn_pace_chunk(const fn_pace *p, size_t answers, size_t room);
-/* A forward of so many rows of answers, guesses among them, and prompt ids took so long. */
-void fn_pace_learn(fn_pace *p, size_t rows, size_t prompt_ids, double seconds);
+FN_NODISCARD fn_status fn_pace_init(fn_pace *p, const fn_shape *shape, bool mtp, fn_error *err);
+void fn_pace_deinit(fn_pace *p);
+
+/* Are forwards of so many answers measured? If not: run them alone once. */
+bool fn_pace_knows(const fn_pace *p, size_t answers);
+
+/* Prompt ids for the next chunk beside so many rows of answers; 0 rows: there are none, the chunk has all the room. */
+size_t fn_pace_rows(const fn_pace *p, size_t answers, size_t room);
+/* Prompt ids that a forward may read as a whole, beside as many rows of answers: a prompt so short waits for no
+ * chunk. */
+size_t fn_pace_ride(const fn_pace *p, size_t answers, size_t room);
+
+/* A forward over so many rows of answers begins; the chunk beside it has so many. */
+void fn_pace_begin(fn_pace *p, size_t answers, size_t rows);
+/* A part begins, whoever's rows go through it. */
+void fn_pace_mark(fn_pace *p, double now);
+/* Does this part go along? As of fn_carry (forward.h), with the time. */
+bool fn_pace_take(fn_pace *p, size_t part, double now);
+/* The forward over so many rows of answers took so long, its chunk's parts among it. */
+void fn_pace_end(fn_pace *p, size_t answers, double seconds);
 
 #endif

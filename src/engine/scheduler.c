@@ -108,9 +108,13 @@ static void take_cancelled(fn_scheduler *s) {
         r = next;
     }
     pthread_mutex_unlock(&s->mutex);
+    if (!fn_batch_chunk_wanted(s)) {
+        fn_batch_chunk_drop(s);
+    }
     for (size_t i = 0; i < s->max_running; i++) {
         fn_sequence *q = &s->sequences[i];
-        if (q->request != NULL && !q->told && atomic_load(&q->request->cancelled)) {
+        bool over = q->request != NULL && !q->told && atomic_load(&q->request->cancelled);
+        if (over && !q->in_chunk) { /* else once the chunk is read: others want it */
             fn_sequence_end(s, q, NULL);
         }
     }
@@ -185,13 +189,13 @@ static void publish(fn_scheduler *s) {
 }
 
 /* idle: what runs waits for the disk, and nothing else can be done before there is news. */
-static void wait_for_work(fn_scheduler *s, bool idle, uint64_t *seen) {
+static void wait_for_work(fn_scheduler *s, bool idle) {
     pthread_mutex_lock(&s->mutex);
     while (!atomic_load(&s->stop) &&
-           (s->active == NULL ? s->first_waiting == NULL : idle && s->news == *seen)) {
+           (s->active == NULL ? s->first_waiting == NULL : idle && s->news == s->seen)) {
         pthread_cond_wait(&s->work, &s->mutex);
     }
-    *seen = s->news;
+    s->seen = s->news;
     pthread_mutex_unlock(&s->mutex);
 }
 
@@ -218,6 +222,7 @@ static void close_down(fn_scheduler *s) {
     for (fn_request *r = s->active; r != NULL; r = r->next) {
         atomic_store(&r->cancelled, true);
     }
+    fn_batch_chunk_drop(s);
     for (size_t i = 0; i < s->max_running; i++) {
         if (s->sequences[i].request != NULL) {
             fn_sequence_end(s, &s->sequences[i], NULL);
@@ -229,9 +234,8 @@ static void close_down(fn_scheduler *s) {
 static void *work(void *arg) {
     fn_scheduler *s = arg;
     bool idle = false;
-    uint64_t seen = 0;
     while (!atomic_load(&s->stop)) {
-        wait_for_work(s, idle, &seen);
+        wait_for_work(s, idle);
         take_cancelled(s);
         bool fetches = take_fetched(s);
         admit(s);
@@ -286,6 +290,9 @@ static fn_status make_buffers(fn_scheduler *s, fn_error *err) {
     s->segments = fn_alloc_zero(n, sizeof *s->segments);
     s->in_batch = fn_alloc_zero(n, sizeof *s->in_batch);
     s->wants = fn_alloc_zero(s->engine->chunk, sizeof *s->wants);
+    s->chunk = fn_alloc_zero(n, sizeof *s->chunk);
+    s->chunk_segments = fn_alloc_zero(n, sizeof *s->chunk_segments);
+    s->chunk_wants = fn_alloc_zero(s->engine->chunk, sizeof *s->chunk_wants);
     s->top = fn_alloc_zero(n * MAX_LOGPROBS, sizeof *s->top);
     s->logprob = fn_alloc_zero(n, sizeof *s->logprob);
     s->logprob_status = fn_alloc_zero(n, sizeof *s->logprob_status);
@@ -294,7 +301,8 @@ static fn_status make_buffers(fn_scheduler *s, fn_error *err) {
     s->logit_rows = 2 * n + (guesses < FN_GUESS_ROWS ? guesses : FN_GUESS_ROWS);
     s->logits = fn_alloc_aligned(s->logit_rows * s->engine->shape.vocab, sizeof *s->logits);
     bool ok = s->sequences != NULL && s->segments != NULL && s->in_batch != NULL &&
-              s->wants != NULL && s->top != NULL && s->logprob != NULL &&
+              s->wants != NULL && s->chunk != NULL && s->chunk_segments != NULL &&
+              s->chunk_wants != NULL && s->top != NULL && s->logprob != NULL &&
               s->logprob_status != NULL && s->requests != NULL && s->logits != NULL;
     return ok ? FN_OK
               : fn_fail_nomem(err, "the scheduler",
@@ -366,6 +374,10 @@ fn_status fn_scheduler_create(fn_engine *engine, const fn_scheduler_options *opt
     fn_status status = check_options(s, options, err);
     status = status == FN_OK ? check_memory(s, options, err) : status;
     status = status == FN_OK ? make_buffers(s, err) : status;
+    if (status == FN_OK) {
+        bool mtp = engine->weights->mtp != NULL;
+        status = fn_pace_init(&s->pace, &engine->shape, mtp, err);
+    }
     status = status == FN_OK ? make_cache(s, options, err) : status;
     status = status == FN_OK ? start_thread(s, err) : status;
     if (status != FN_OK) {
@@ -386,10 +398,14 @@ void fn_scheduler_destroy(fn_scheduler *s) {
         pthread_join(s->thread, NULL);
     }
     fn_prefix_cache_destroy(s->cache);
+    fn_pace_deinit(&s->pace);
     fn_free(s->sequences);
     fn_free(s->segments);
     fn_free(s->in_batch);
     fn_free(s->wants);
+    fn_free(s->chunk);
+    fn_free(s->chunk_segments);
+    fn_free(s->chunk_wants);
     fn_free(s->requests);
     fn_free(s->top);
     fn_free(s->logprob);

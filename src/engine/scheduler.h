@@ -13,6 +13,7 @@
 #include "engine/prefix_cache.h"
 #include "engine/request.h"
 #include "engine/stepper.h"
+#include "forward/forward.h"
 
 typedef enum fn_sequence_phase {
     FN_SEQUENCE_FETCH,  /* a kept beginning of its prompt is being read from disk */
@@ -42,7 +43,9 @@ typedef struct fn_sequence {
     fn_draft_odds odds;  /* of this answer's guesses */
     fn_drafting drafting;
 
-    /* the forward at hand */
+    bool in_chunk; /* a chunk of its prompt is on its way: its state and its ids are lent */
+
+    /* the forward at hand, or the chunk */
     size_t rows;    /* 0: not in it */
     size_t wanted;  /* guesses that were asked for */
     size_t drafted; /* guesses that were made: its last rows */
@@ -90,13 +93,19 @@ struct fn_scheduler {
     fn_draft_patience patience;
     fn_draft_odds odds;         /* of all answers: what a new one begins with */
     fn_draft_request *requests; /* [max_running] */
-    size_t turn;                /* which prompt comes first in the next forward */
+    size_t turn;                /* which prompt comes first in the next chunk */
     float *logits;              /* [logit_rows, V]: of answers and guesses, then of prompts' ids */
     size_t logit_rows, logits_used;
     fn_segment *segments;   /* [max_running] */
     fn_sequence **in_batch; /* [max_running], as the segments */
     size_t n_batch;
-    uint8_t *wants;            /* [chunk], as the rows of the forward */
+    uint8_t *wants;      /* [the engine's chunk], as the rows of the forward */
+    fn_sequence **chunk; /* [max_running]: whose prompts the chunk on its way is of */
+    fn_segment *chunk_segments;
+    size_t n_chunk, chunk_rows;
+    uint8_t *chunk_wants;      /* [the engine's chunk] */
+    bool rode;                 /* the last forward read a short prompt as a whole */
+    uint64_t seen;             /* the news that the thread knows of */
     fn_token_logprob *top;     /* [max_running, MAX_LOGPROBS]: of prompt ids */
     float *logprob;            /* [max_running] */
     fn_status *logprob_status; /* [max_running] */
@@ -131,6 +140,25 @@ void fn_sequence_end(fn_scheduler *s, fn_sequence *q, const fn_error *failure);
 void fn_batch_guess(fn_scheduler *s, size_t answers, bool prompts);
 /* Its first half: sets `wanted` of every sequence, at most `room` in all. */
 void fn_batch_choose(fn_scheduler *s, size_t answers, bool prompts, size_t room);
+
+/* ---- batch_chunk.c ---- */
+
+/* Reads its prompt, and is not in the chunk on its way. */
+bool fn_batch_reads_prompt(const fn_sequence *q);
+/* Rows that a chunk may have: it leaves some for answers and their guesses. */
+size_t fn_batch_chunk_room(const fn_scheduler *s);
+/* The next n ids of a sequence, and its guesses, as a segment whose rows want what wants [n + guesses] is set to. */
+void fn_batch_add(fn_sequence *q, size_t n, uint8_t *wants, fn_segment *out);
+/* Begins a chunk beside so many answers with so many rows, if there is none, and prompts are to be read, and the
+ * pace allows. Fails as fn_forward_hold; the sequences are in the chunk all the same. Under the engine's mutex. */
+FN_NODISCARD fn_status fn_batch_chunk_begin(fn_scheduler *s, size_t answers, size_t rows,
+                                            fn_error *err);
+/* Nobody is in it any more: it was read, or failed. */
+void fn_batch_chunk_forget(fn_scheduler *s);
+/* Does anybody still want what it reads? */
+bool fn_batch_chunk_wanted(const fn_scheduler *s);
+/* Ends it, if there is one: what it has read is lost. */
+void fn_batch_chunk_drop(fn_scheduler *s);
 
 /* ---- batch.c ---- */
 

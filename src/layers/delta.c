@@ -124,14 +124,14 @@ static void gate_head(const fn_step *s, const fn_delta_weights *w, size_t row, s
     s->k->rms_norm_gated(out, out, w->norm, z, dv, m->norm_eps);
 }
 
-/* Rows whose blocks are kept run one by one, the others at once: the same bits. */
+/* Head after head, each of all segments: threads share every segment, however long one is. Rows whose blocks are
+ * kept run one by one, the others at once: the same bits. */
 static void run_heads(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
     const delta_job *j = ctx;
-    size_t heads = s->shape->delta_v_heads;
     (void)thread;
     for (size_t i = begin; i < end; i++) {
-        const fn_step_segment *g = &s->segments[i / heads];
-        size_t head = i % heads;
+        const fn_step_segment *g = &s->segments[i % s->n_segments];
+        size_t head = i / s->n_segments;
         size_t rows = fn_state_after(g->state, 0) != NULL ? 1 : g->n;
         for (size_t t = 0; t < g->n; t += rows) {
             run_head(s, j->index, g, head, t, rows);
