@@ -166,13 +166,14 @@ static void score_prompts(fn_scheduler *s) {
 
 /* ---- running ---- */
 
-/* A forward goes on while somebody still wants something of it. */
+/* A forward goes on while somebody still wants something of it; what closes an answer is wanted by whoever asks on. */
 static bool go_on(void *ud) {
     fn_scheduler *s = ud;
     fn_pace_mark(&s->pace, fn_clock_seconds());
     bool wanted = fn_batch_chunk_wanted(s);
     for (size_t i = 0; i < s->n_batch && !wanted; i++) {
-        wanted = !atomic_load(&s->in_batch[i]->request->cancelled);
+        const fn_sequence *q = s->in_batch[i];
+        wanted = q->phase == FN_SEQUENCE_CLOSING || !atomic_load(&q->request->cancelled);
     }
     return wanted && !atomic_load(&s->stop);
 }

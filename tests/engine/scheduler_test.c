@@ -443,12 +443,17 @@ static void who_leaves_disturbs_nobody(void **unused) {
     told alone;
     told t[4];
     told_alone(engine, &a, &alone);
-    told_start(s, &a, NULL, &t[0]);
+    told_prepare(&t[0], &a);
+    t[0].hold_at = 3; /* so that nobody is done before the others leave */
+    assert_int_equal(told_try(s, &a, NULL, &t[0], NULL), FN_OK);
     told_wait_ids(&t[0], 3);
-    told_start(s, &b, NULL, &t[1]); /* reads its prompt */
-    told_start(s, &b, NULL, &t[2]); /* waits */
+    told_prepare(&t[1], &b);
+    t[1].holds = &t[0];
+    assert_int_equal(told_try(s, &b, NULL, &t[1], NULL), FN_OK); /* reads its prompt */
+    told_start(s, &b, NULL, &t[2]);                              /* waits */
     told_start(s, &b, NULL, &t[3]);
     fn_request_cancel(t[2].request);
+    told_let_go(&t[0]);
     told_wait(&t[2]);
     assert_int_equal(t[2].result.status, FN_E_CANCELLED);
     assert_int_equal(t[2].result.n_generated, 0);
@@ -459,6 +464,7 @@ static void who_leaves_disturbs_nobody(void **unused) {
     pthread_mutex_unlock(&t[1].mutex);
     fn_request_cancel(t[1].request);
     fn_request_cancel(t[1].request);
+    told_let_go(&t[0]);
     told_wait(&t[1]);
     assert_int_equal(t[1].result.status, FN_E_CANCELLED);
     assert_false(t[1].answers[0].ended);
@@ -474,14 +480,20 @@ static void who_leaves_disturbs_nobody(void **unused) {
     told_free(&alone);
     /* In the middle of an answer, by its callback and from outside. */
     for (size_t way = 0; way < 3; way++) {
-        told_start(s, &a, NULL, &t[0]);
-        pthread_mutex_lock(&t[0].mutex);
+        told_prepare(&t[0], &a);
         t[0].stop_after = way == 0 ? 7 : 0;
         t[0].cancel_after = way == 1 ? 7 : 0;
-        pthread_mutex_unlock(&t[0].mutex);
+        if (way == 2) {
+            told_start(s, &a, NULL, &t[1]);
+            t[0].holds = &t[1];
+            t[0].holds_with = 7;
+        }
+        assert_int_equal(told_try(s, &a, NULL, &t[0], NULL), FN_OK);
         if (way == 2) {
             told_wait_ids(&t[0], 7);
             fn_request_cancel(t[0].request);
+            told_let_go(&t[1]);
+            told_free(&t[1]);
         }
         told_wait(&t[0]);
         assert_int_equal(t[0].result.status, way == 0 ? FN_OK : FN_E_CANCELLED);
@@ -492,6 +504,34 @@ static void who_leaves_disturbs_nobody(void **unused) {
         }
         told_free(&t[0]);
     }
+    fn_scheduler_destroy(s);
+    fn_engine_close(engine);
+}
+
+/* Between the end of an answer and the forward that reads its last id. */
+static void who_leaves_at_the_end_of_an_answer_holds_nobody_up(void **unused) {
+    (void)unused;
+    fn_engine *engine = open_model(model_dirs[0], 2, 8, CONTEXT);
+    fn_scheduler *s = new_scheduler(
+        engine,
+        (fn_scheduler_options){.max_running = 2, .state_bytes = 1 << 28, .cache_bytes = 1 << 26});
+    asked a = long_asked(engine, 8, 20, 10);
+    told alone;
+    told t[2];
+    told_alone(engine, &a, &alone);
+    told_prepare(&t[0], &a);
+    t[0].hold_at = 1; /* until its handle is there */
+    t[0].cancel_at_end = true;
+    assert_int_equal(told_try(s, &a, NULL, &t[0], NULL), FN_OK);
+    told_let_go(&t[0]);
+    told_wait(&t[0]);
+    told_start(s, &a, NULL, &t[1]);
+    for (size_t i = 0; i < 2; i++) {
+        told_wait(&t[i]);
+        assert_same_told(&t[i], &alone);
+        told_free(&t[i]);
+    }
+    told_free(&alone);
     fn_scheduler_destroy(s);
     fn_engine_close(engine);
 }
@@ -701,6 +741,7 @@ int main(void) {
         cmocka_unit_test(a_full_queue_refuses_and_the_others_are_answered),
         cmocka_unit_test(requests_that_do_not_fit_together_take_turns),
         cmocka_unit_test(who_leaves_disturbs_nobody),
+        cmocka_unit_test(who_leaves_at_the_end_of_an_answer_holds_nobody_up),
         cmocka_unit_test(destroying_ends_everybody_and_handles_stay_valid),
         cmocka_unit_test(random_departures_lose_nothing),
         cmocka_unit_test(lost_memory_fails_one_request_at_most),

@@ -43,6 +43,13 @@ static void record_id(told_answer *a, const fn_event *event) {
     a->n++;
 }
 
+/* Under t's mutex. */
+static void hold_other(const told *t) {
+    pthread_mutex_lock(&t->holds->mutex);
+    t->holds->hold_at = t->holds->answers[0].n + 1;
+    pthread_mutex_unlock(&t->holds->mutex);
+}
+
 static bool on_event(void *ud, const fn_event *event) {
     told *t = ud;
     pthread_mutex_lock(&t->mutex);
@@ -57,7 +64,13 @@ static bool on_event(void *ud, const fn_event *event) {
     }
     bool more = t->stop_after == 0 || a->n < t->stop_after;
     bool cancel = t->cancel_after > 0 && a->n >= t->cancel_after;
+    if (t->holds != NULL && event->kind == FN_EVENT_TOKEN && a->n == t->holds_with) {
+        hold_other(t);
+    }
     pthread_cond_broadcast(&t->changed);
+    while (t->hold_at > 0 && a->n >= t->hold_at) {
+        pthread_cond_wait(&t->changed, &t->mutex);
+    }
     pthread_mutex_unlock(&t->mutex);
     if (cancel && t->request != NULL) {
         fn_request_cancel(t->request);
@@ -70,6 +83,9 @@ static void on_progress(void *ud, const fn_prompt_progress *progress) {
     pthread_mutex_lock(&t->mutex);
     t->n_progress++;
     assert_true(progress->read <= progress->total && progress->cached <= progress->read);
+    if (t->holds != NULL && t->holds_with == 0 && t->n_progress == 2) {
+        hold_other(t);
+    }
     pthread_cond_broadcast(&t->changed);
     pthread_mutex_unlock(&t->mutex);
 }
@@ -81,6 +97,9 @@ static void on_answer(void *ud, size_t answer, const fn_generated *generated) {
     t->answers[answer].ended = true;
     t->answers[answer].generated = *generated;
     pthread_mutex_unlock(&t->mutex);
+    if (t->cancel_at_end) {
+        fn_request_cancel(t->request);
+    }
 }
 
 static void on_done(void *ud, const fn_request_result *result) {
@@ -142,6 +161,13 @@ void told_wait(told *t) {
     while (!t->done) {
         pthread_cond_wait(&t->changed, &t->mutex);
     }
+    pthread_mutex_unlock(&t->mutex);
+}
+
+void told_let_go(told *t) {
+    pthread_mutex_lock(&t->mutex);
+    t->hold_at = 0;
+    pthread_cond_broadcast(&t->changed);
     pthread_mutex_unlock(&t->mutex);
 }
 

@@ -38,6 +38,11 @@ typedef struct told {
     size_t n_progress;
     size_t stop_after; /* on_event returns false after so many ids; 0: never */
     size_t cancel_after;
+    bool cancel_at_end; /* when the end of an answer is told */
+    size_t hold_at; /* with so many ids the scheduler stands still, until told_let_go; 0: never */
+    struct told *holds; /* or NULL: that one holds at its next id... */
+    size_t
+        holds_with; /* ...when this one has so many; 0: when a second part of its prompt is read */
     double started;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
@@ -52,6 +57,8 @@ void told_prepare(told *t, const asked *a);
 fn_status told_try(fn_scheduler *s, const asked *a, const fn_request_options *options, told *t,
                    fn_error *err);
 void told_wait(told *t);
+/* Goes on with what holds. */
+void told_let_go(told *t);
 /* Until it has n ids of its first answer or is done. */
 void told_wait_ids(told *t, size_t n);
 void told_free(told *t); /* frees the request, too */
