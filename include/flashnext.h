@@ -201,6 +201,9 @@ FN_API fn_engine_options fn_engine_options_default(void);
 /* Plans, then loads. Fails with FN_E_MODEL, FN_E_IO, FN_E_FIT (before anything is allocated), ... */
 FN_API fn_status fn_engine_open(const fn_engine_options *options, fn_engine **out, fn_error *err);
 FN_API void fn_engine_close(fn_engine *engine); /* after its sessions and snapshots */
+/* Gives memory that ended sequences leave back to the system, except what one needs at once. For a time
+ * without work; from any thread. */
+FN_API void fn_engine_trim(fn_engine *engine);
 
 typedef struct fn_engine_info {
     size_t vocab, layers, context, max_context, threads, chunk;

@@ -219,14 +219,17 @@ static void drain(srv_server *server, double now) {
     }
 }
 
-/* What many requests took and freed is scattered over the heap; a second after the last one it goes back to
- * the system. */
+/* What many requests took and freed is scattered over the heap, and their states over the engine's pool; a
+ * second after the last one it goes back to the system. */
 static void give_back_memory(srv_server *server, double now) {
     if (server->jobs != NULL || srv_guard_count_answering(&server->guards) > 0) {
         server->busy_until = now;
     } else if (server->used && now - server->busy_until > IDLE_SECONDS) {
         server->used = false;
         (void)malloc_trim(0);
+        if (server->scheduler != NULL) {
+            fn_engine_trim(server->loader.engine);
+        }
     }
 }
 

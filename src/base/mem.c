@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 void *fn_alloc(size_t count, size_t size) {
     size_t bytes = 0;
@@ -64,6 +65,14 @@ void *fn_pages_alloc(size_t bytes) {
 void fn_pages_free(void *ptr, size_t bytes) {
     if (ptr != NULL) {
         (void)munmap(ptr, bytes > 0 ? bytes : 1);
+    }
+}
+
+void fn_pages_give_back(void *ptr, size_t bytes) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    size_t before = (size_t)(-(uintptr_t)ptr % page);
+    if (bytes > before + page) {
+        (void)madvise((uint8_t *)ptr + before, (bytes - before) / page * page, MADV_DONTNEED);
     }
 }
 

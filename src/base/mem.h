@@ -25,6 +25,9 @@ char *fn_strndup(const char *text, size_t n) __attribute__((malloc, warn_unused_
  * For arenas, weights and state pools. */
 void *fn_pages_alloc(size_t bytes) __attribute__((malloc, warn_unused_result));
 void fn_pages_free(void *ptr, size_t bytes);
+/* The system may have what lies behind bytes [ptr, ptr + bytes) of them; they read as zeros from then on,
+ * except at the edges, where a page is shared with others. */
+void fn_pages_give_back(void *ptr, size_t bytes);
 
 /* Makes room for at least `need` elements of `size` bytes in *items, doubling; false when out of
  * memory (then *items and *capacity are untouched). */

@@ -292,6 +292,13 @@ fn_status fn_engine_open(const fn_engine_options *options, fn_engine **out, fn_e
     return FN_OK;
 }
 
+void fn_engine_trim(fn_engine *e) {
+    fn_state_pool_trim(e->states, 2 + e->draft.most);
+    if (e->draft.model != NULL) {
+        fn_engine_trim(e->draft.model);
+    }
+}
+
 void fn_engine_close(fn_engine *e) {
     if (e == NULL) {
         return;

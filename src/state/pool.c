@@ -8,6 +8,7 @@ typedef struct slab {
     struct slab *next;
     uint8_t *data;
     size_t data_bytes;
+    size_t n_blocks;
     fn_block blocks[]; /* as many as it was made for */
 } slab;
 
@@ -17,7 +18,8 @@ struct fn_state_pool {
     size_t block_bytes[FN_CLASSES];
     size_t total[FN_CLASSES];    /* blocks in slabs */
     size_t promised[FN_CLASSES]; /* blocks that states may hold at once */
-    fn_block *free[FN_CLASSES];
+    fn_block *free[FN_CLASSES];  /* used before: there is memory behind them */
+    fn_block *fresh[FN_CLASSES]; /* not since they came, or since it was given back */
     uint64_t kept_bytes;
     slab *slabs;
 };
@@ -71,11 +73,12 @@ static fn_status grow(fn_state_pool *pool, size_t class_index, size_t n, fn_erro
         return fn_fail_nomem(err, "sequence states", bytes);
     }
     s->data_bytes = bytes;
+    s->n_blocks = n;
     for (size_t i = 0; i < n; i++) {
         s->blocks[i] = (fn_block){.data = s->data + i * pool->block_bytes[class_index],
                                   .class_index = class_index,
-                                  .next = pool->free[class_index]};
-        pool->free[class_index] = &s->blocks[i];
+                                  .next = pool->fresh[class_index]};
+        pool->fresh[class_index] = &s->blocks[i];
     }
     s->next = pool->slabs;
     pool->slabs = s;
@@ -107,13 +110,15 @@ fn_status fn_block_take(fn_state_pool *pool, size_t class_index, fn_block **out,
     fn_status status = FN_OK;
     *out = NULL;
     pthread_mutex_lock(&pool->mutex);
-    if (pool->free[class_index] == NULL) {
+    fn_block **list = &pool->free[class_index];
+    list = *list != NULL ? list : &pool->fresh[class_index];
+    if (*list == NULL) {
         /* Snapshots hold what was promised to sequences: a few more, so that this stays rare. */
         status = grow(pool, class_index, class_index == FN_CLASS_RECURRENT ? 1 : 8, err);
     }
     if (status == FN_OK) {
-        *out = pool->free[class_index];
-        pool->free[class_index] = (*out)->next;
+        *out = *list;
+        *list = (*out)->next;
         (*out)->refs = 1;
         (*out)->kept = 0;
     }
@@ -144,6 +149,49 @@ bool fn_block_shared(fn_state_pool *pool, const fn_block *block) {
     bool shared = block->refs > 1;
     pthread_mutex_unlock(&pool->mutex);
     return shared;
+}
+
+/* ---- giving back ---- */
+
+/* Moves what is free behind the first `spare` of a class to those that have no memory. */
+static void freshen(fn_state_pool *pool, size_t class_index, size_t spare) {
+    fn_block **end = &pool->free[class_index];
+    for (size_t i = 0; i < spare && *end != NULL; i++) {
+        (*end)->spared = true;
+        end = &(*end)->next;
+    }
+    while (*end != NULL) {
+        fn_block *block = *end;
+        *end = block->next;
+        block->next = pool->fresh[class_index];
+        pool->fresh[class_index] = block;
+    }
+}
+
+/* Stretches of blocks that nobody has, as long as possible, since their edges are no page's. */
+static void give_back(const slab *s) {
+    size_t bytes = s->data_bytes / s->n_blocks;
+    for (size_t i = 0; i < s->n_blocks; i++) {
+        size_t from = i;
+        while (i < s->n_blocks && s->blocks[i].refs == 0 && !s->blocks[i].spared) {
+            i++;
+        }
+        fn_pages_give_back(s->data + from * bytes, (i - from) * bytes);
+    }
+}
+
+void fn_state_pool_trim(fn_state_pool *pool, size_t spare_recurrent) {
+    pthread_mutex_lock(&pool->mutex);
+    for (size_t i = 0; i < FN_CLASSES; i++) {
+        freshen(pool, i, i == FN_CLASS_RECURRENT ? spare_recurrent : 0);
+    }
+    for (const slab *s = pool->slabs; s != NULL; s = s->next) {
+        give_back(s);
+    }
+    for (fn_block *b = pool->free[FN_CLASS_RECURRENT]; b != NULL; b = b->next) {
+        b->spared = false;
+    }
+    pthread_mutex_unlock(&pool->mutex);
 }
 
 /* ---- kept states ---- */

@@ -16,6 +16,7 @@ typedef struct fn_block {
     size_t refs; /* under the pool's mutex */
     size_t class_index;
     size_t kept;           /* kept states that hold it, under the pool's mutex */
+    bool spared;           /* while memory is given back: not this one's */
     struct fn_block *next; /* while free */
 } fn_block;
 

@@ -98,6 +98,8 @@ FN_NODISCARD fn_status fn_state_pool_create(const fn_state_layout *layout, fn_st
                                             fn_error *err);
 void fn_state_pool_destroy(fn_state_pool *pool);
 const fn_state_layout *fn_state_pool_layout(const fn_state_pool *pool);
+/* Gives memory of free pages and blocks back to the system, but for so many recurrent blocks. */
+void fn_state_pool_trim(fn_state_pool *pool, size_t spare_recurrent);
 /* Bytes of pages and blocks that kept states hold (fn_state_keep). */
 uint64_t fn_state_pool_kept_bytes(fn_state_pool *pool);
 
