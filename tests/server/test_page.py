@@ -204,7 +204,7 @@ def test_code_can_be_copied(page, browser):
     page.evaluate("text => { chat.messages = [{role: 'user', content: 'x'}, {role: 'assistant', content: text}]; show_chat(); }", "```sh\necho hi\n```")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.click(".code .bar button")
-    assert page.inner_text(".code .bar button") == "Copied"
+    until(page, "document.querySelector('.code .bar button').textContent === 'Copied'")
     assert page.evaluate("navigator.clipboard.readText()") == "echo hi"
 
 
