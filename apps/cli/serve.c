@@ -129,6 +129,36 @@ static fn_scheduler_options scheduler_options(const cli_options *options) {
     return scheduler;
 }
 
+/* Names that are given must be some. */
+static fn_status check_names(const cli_options *options, fn_error *err) {
+    static const struct {
+        cli_option_id option;
+        const char *spelling, *what;
+    } names[] = {{CLI_OPT_HOST, "--host", "an address"},
+                 {CLI_OPT_MODEL_NAME, "--model-name", "a name"},
+                 {CLI_OPT_CACHE_DIR, "--cache-dir", "a folder"},
+                 {CLI_OPT_TLS_CERT, "--tls-cert", "a file"},
+                 {CLI_OPT_TLS_KEY, "--tls-key", "a file"}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *given = cli_text(options, names[i].option);
+        if (given != NULL && given[0] == 0) {
+            return cli_fail(err, FN_E_USAGE, "%s: expected %s, found nothing", names[i].spelling,
+                            names[i].what);
+        }
+    }
+    const cli_value *origins = &options->values[CLI_OPT_CORS_ORIGIN];
+    for (size_t i = 0; i < origins->n_list; i++) {
+        const char *origin = origins->list[i];
+        if (strcmp(origin, "*") != 0 && !srv_is_origin(origin)) {
+            return cli_fail(err, FN_E_USAGE,
+                            "--cors-origin: expected * or a site as browsers name it, such as "
+                            "https://example.org, found '%s'",
+                            origin);
+        }
+    }
+    return FN_OK;
+}
+
 static fn_status check(const srv_options *server, const cli_options *options, fn_error *err) {
     if ((server->tls_certificate == NULL) != (server->tls_key == NULL)) {
         return cli_fail(err, FN_E_USAGE, "--tls-cert and --tls-key belong together");
@@ -161,7 +191,7 @@ static srv_options server_options(serve_state *state, const char *model_dir) {
     const char *format = cli_text(options, CLI_OPT_LOG_FORMAT);
     const char *host = cli_text(options, CLI_OPT_HOST);
     return (srv_options){
-        .host = host != NULL && host[0] != 0 ? host : "127.0.0.1",
+        .host = host != NULL ? host : "127.0.0.1",
         .port = (uint16_t)cli_count(options, CLI_OPT_PORT, 8080),
         .model_name = cli_text(options, CLI_OPT_MODEL_NAME),
         .model_dir = model_dir,
@@ -196,7 +226,8 @@ int cli_serve(const cli_options *options) {
     status = status == FN_OK ? read_keys(&state, &err) : status;
     if (status == FN_OK) {
         state.server = server_options(&state, model_dir);
-        status = check(&state.server, options, &err);
+        status = check_names(options, &err);
+        status = status == FN_OK ? check(&state.server, options, &err) : status;
         if (status == FN_OK) {
             status = srv_run(&state.server, &err);
         }

@@ -36,9 +36,20 @@ bool srv_access_key(const srv_options *options, struct evhttp_request *req, srv_
                                                 : "this API key is not known");
 }
 
+/* Numbers that begin with "127." only: "127.evil.example" is a name. */
 bool srv_is_loopback(const char *host) {
     return strcasecmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 ||
-           strcmp(host, "[::1]") == 0 || strncmp(host, "127.", 4) == 0;
+           strcmp(host, "[::1]") == 0 ||
+           (strncmp(host, "127.", 4) == 0 && strspn(host, "0123456789.") == strlen(host));
+}
+
+bool srv_is_origin(const char *text) {
+    static const char scheme[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-.";
+    size_t n = strspn(text, scheme);
+    const char *name = strncmp(text + n, "://", 3) == 0 ? text + n + 3 : "";
+    bool site = n > 0 && name[0] != 0 && strpbrk(name, "/?#@,\\ ") == NULL;
+    return site || strcmp(text, "null") == 0;
 }
 
 /* "name:80" without the port. */
@@ -48,12 +59,6 @@ static void host_name(const char *host, char *out, size_t size) {
     (void)snprintf(out, size, "%.*s", (int)(n < size ? n : size - 1), host);
 }
 
-/* Numbers that begin with "127." only: "127.evil.example" is a name. */
-static bool is_loopback_name(const char *name) {
-    bool numeric = strspn(name, "0123456789.") == strlen(name);
-    return srv_is_loopback(name) && (numeric || strncmp(name, "127.", 4) != 0);
-}
-
 bool srv_access_host(const srv_options *options, struct evhttp_request *req, srv_problem *problem) {
     char name[256];
     const char *host = header(req, "Host");
@@ -61,7 +66,7 @@ bool srv_access_host(const srv_options *options, struct evhttp_request *req, srv
         return true;
     }
     host_name(host, name, sizeof name);
-    return is_loopback_name(name) || strcasecmp(name, options->host) == 0 ||
+    return srv_is_loopback(name) || strcasecmp(name, options->host) == 0 ||
            srv_refuse_as(problem, 403, "wrong_host",
                          "the Host header names no loopback address: use an API key to be reached "
                          "by other names");

@@ -26,4 +26,7 @@ bool srv_access_origin(const srv_options *options, struct evhttp_request *req,
 /* "127.0.0.1", "localhost", "::1", ... */
 bool srv_is_loopback(const char *host);
 
+/* What a browser may send as Origin: "https://name", "http://name:port", "null". */
+bool srv_is_origin(const char *text);
+
 #endif

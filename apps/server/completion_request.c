@@ -91,14 +91,9 @@ static bool read_prompts(const srv_limits *limits, srv_request *request, srv_pro
 /* logprobs: how many alternatives; 0 asks for the chosen token's alone. */
 static bool read_logprobs(srv_request *request, srv_problem *problem) {
     int64_t n_top = -1;
-    int64_t best_of = (int64_t)request->n_answers;
     if (!srv_field_bool(request->root, "echo", &request->echo, problem) ||
-        !srv_field_whole(request->root, "best_of", 1, INT32_MAX, &best_of, problem) ||
         !srv_field_whole(request->root, "logprobs", 0, SRV_MAX_TOP, &n_top, problem)) {
         return false;
-    }
-    if (best_of != (int64_t)request->n_answers) {
-        return srv_refuse_capability(problem, "best_of", "choice among several answers");
     }
     request->logprobs = n_top >= 0;
     request->n_top = n_top > 0 ? (size_t)n_top : 0;

@@ -95,6 +95,14 @@ static bool read_bias(const srv_limits *limits, srv_request *request, srv_proble
 
 /* ---- length and end --------------------------------------------------------------------- */
 
+/* What is wrong with a string, or NULL. */
+static const char *wrong_stop(const json_t *text) {
+    size_t n = json_string_length(text);
+    return n == 0                                 ? "an empty one"
+           : strlen(json_string_value(text)) != n ? "one with a NUL character"
+                                                  : NULL;
+}
+
 static bool read_stop(srv_request *request, srv_problem *problem) {
     const json_t *stop = srv_field(request->root, "stop");
     size_t n = json_is_array(stop) ? json_array_size(stop) : stop != NULL ? 1 : 0;
@@ -104,11 +112,10 @@ static bool read_stop(srv_request *request, srv_problem *problem) {
     }
     for (size_t i = 0; i < n; i++) {
         const json_t *text = json_is_array(stop) ? json_array_get(stop, i) : stop;
-        if (!json_is_string(text) || json_string_length(text) == 0 ||
-            strlen(json_string_value(text)) != json_string_length(text)) {
+        const char *found = json_is_string(text) ? wrong_stop(text) : srv_type_name(text);
+        if (found != NULL) {
             return srv_refuse(problem, "stop",
-                              "stop: expected strings that are not empty, found %s",
-                              srv_type_name(text));
+                              "stop: expected strings that are not empty, found %s", found);
         }
         request->stop[i] = json_string_value(text);
     }
@@ -162,6 +169,11 @@ static bool read_extras(srv_request *request, srv_problem *problem) {
                 srv_field_bool(root, "cache_prompt", &cache, problem) &&
                 srv_field_bool(root, "return_token_ids", &request->return_token_ids, problem) &&
                 srv_field_bool(root, "return_progress", &request->return_progress, problem);
+    int64_t best_of = n;
+    good = good && srv_field_whole(root, "best_of", 1, INT32_MAX, &best_of, problem);
+    if (good && best_of != n) {
+        return srv_refuse_capability(problem, "best_of", "choice among several answers");
+    }
     request->n_answers = (size_t)n;
     request->no_cache = !cache;
     return good;

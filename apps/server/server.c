@@ -91,8 +91,14 @@ static void start_serving(srv_server *server) {
         return;
     }
     server->scheduler = server->loader.scheduler;
-    srv_log_event(options->log_json, "ready: %s, %zu tokens of context, %s kernels, %zu threads",
-                  server->card.id, server->info.context, server->info.isa, server->info.threads);
+    char drafting[64] = "no drafting";
+    if (server->info.draft_tokens > 0) {
+        (void)snprintf(drafting, sizeof drafting, "drafting by %s, up to %zu tokens a pass",
+                       server->info.drafter, server->info.draft_tokens);
+    }
+    srv_log_event(options->log_json,
+                  "ready: %s, %zu tokens of context, %s kernels, %zu threads, %s", server->card.id,
+                  server->info.context, server->info.isa, server->info.threads, drafting);
 }
 
 static void look_at_loader(srv_server *server) {

@@ -37,6 +37,9 @@ def test_only_loopback_without_a_key(flashnext):
 
 @pytest.mark.parametrize("arguments,code,text", [
     (["--tls-cert", "x.pem"], 2, "belong together"), (["--api-key", ""], 2, "--api-key"), (["--host", "no.such.host.invalid", "--insecure"], 1, "no.such.host.invalid"),
+    (["--cors-origin", "foo"], 2, "--cors-origin: expected * or a site"), (["--cors-origin", "https://example.org/"], 2, "found 'https://example.org/'"),
+    (["--cors-origin", "*", "--cors-origin", ""], 2, "--cors-origin"), (["--model-name", ""], 2, "--model-name: expected a name, found nothing"),
+    (["--host", ""], 2, "--host: expected an address, found nothing"), (["--cache-dir", ""], 2, "--cache-dir"), (["--host", "127.evil.example"], 2, "--api-key"),
     (["--api-key-file", "/does/not/exist"], 1, "/does/not/exist"), (["--tls-cert", "/no.pem", "--tls-key", "/no.key"], 1, "/no.pem"),
     (["--model-dir", "/does/not/exist"], 3, "/does/not/exist"), (["--port", "70000"], 2, "--port"), (["--context", "1000000"], 2, "context")])
 def test_what_cannot_start_says_why(arguments, code, text, flashnext):

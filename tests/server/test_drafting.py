@@ -12,12 +12,14 @@ def test_drafted_answers_are_plain_ones_and_are_counted(flashnext, server):
     asks = [dict(question=QUESTIONS[i % 4], seed=i, temperature=0.7 * (i % 2), top_k=20, max_tokens=60, presence_penalty=0.5 * (i % 3))
             for i in range(12)]
     with serving(flashnext, "-t", 2, "--draft", "off") as plain:
+        assert re.search(r"ready: .*, no drafting\n", plain.seen)
         want = [plain.chat(**ask) for ask in asks]
         assert plain.metric("flashnext_spec_decode_num_draft_tokens_total") == 0
         assert plain.metric("flashnext_spec_decode_num_drafts_total") == 0
         assert plain.metric("flashnext_spec_decode_speedup") == 1
     text = lambda reply: reply["choices"][0]["message"]
     with serving(flashnext, *FIXED) as drafting:
+        assert re.search(r"ready: .*, drafting by mtp, up to 3 tokens a pass\n", drafting.seen)
         with concurrent.futures.ThreadPoolExecutor(6) as pool:
             got = list(pool.map(lambda ask: drafting.chat(**ask), asks))
         assert [text(reply) for reply in got] == [text(reply) for reply in want]
