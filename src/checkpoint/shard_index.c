@@ -34,16 +34,19 @@ static bool list_has(const fn_shard_list *list, const char *name) {
 
 /* Names the first few of the files that are missing (sorted, each once). */
 static fn_status fail_missing(const char *where, const fn_shard_list *missing, fn_error *err) {
-    char text[LISTED * 104];
+    char text[480] = "";
     size_t used = 0;
-    for (size_t i = 0; i < missing->n && i < LISTED; i++) {
-        int n = snprintf(text + used, sizeof text - used, "%s%.100s", i > 0 ? ", " : "",
-                         missing->names[i]);
+    size_t listed = 0; /* whole names only */
+    while (listed < missing->n && listed < LISTED &&
+           used + strlen(missing->names[listed]) + 3 < sizeof text) {
+        int n = snprintf(text + used, sizeof text - used, "%s%s", listed > 0 ? ", " : "",
+                         missing->names[listed]);
         used += n > 0 ? (size_t)n : 0;
+        listed++;
     }
-    return fn_fail(err, FN_E_MODEL, "%.160s: %zu file%s missing (incomplete download?): %s%s",
+    return fn_fail(err, FN_E_MODEL, "%.400s: %zu file%s missing (incomplete download?): %s%s",
                    where, missing->n, missing->n == 1 ? "" : "s", text,
-                   missing->n > LISTED ? ", ..." : "");
+                   missing->n > listed ? ", ..." : "");
 }
 
 static void sort_unique(fn_shard_list *list) {

@@ -167,7 +167,7 @@ static void bind_mtp(fn_binder *b, fn_bound *out) {
     uint64_t d = b->shape->hidden;
     if (out->n_mtp == 0 && b->status == FN_OK) {
         b->status = fn_fail(b->err, FN_E_MODEL,
-                            "%.300s: the MTP head is missing: mtp_num_hidden_layers is %zu, but no "
+                            "%.600s: the MTP head is missing: mtp_num_hidden_layers is %zu, but no "
                             "tensor is named mtp.* (incomplete download? --no-mtp goes without it)",
                             fn_checkpoint_dir(b->c), b->shape->n_mtp);
         return;

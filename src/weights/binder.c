@@ -218,7 +218,7 @@ static void fail_missing(fn_binder *b, const fn_tensor *left, size_t n_left) {
     } else {
         (void)snprintf(hint, sizeof hint, "incomplete download?");
     }
-    b->status = fn_fail(b->err, FN_E_MODEL, "%.160s: %s%zu tensor%s missing (%s): %s%s%s",
+    b->status = fn_fail(b->err, FN_E_MODEL, "%.400s: %s%zu tensor%s missing (%s): %s%s%s",
                         fn_checkpoint_dir(b->c), b->n_missing < GIVE_UP ? "" : "more than ",
                         b->n_missing, b->n_missing > 1 ? "s" : "", hint, b->missing,
                         b->n_missing > FN_BINDER_LISTED ? ", ..." : "", experts);

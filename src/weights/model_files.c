@@ -25,7 +25,7 @@ static fn_status check_unprepared(const fn_checkpoint *c, fn_error *err) {
         const fn_tensor *t = fn_checkpoint_at(c, i);
         if (t->dtype == FN_DTYPE_U8 && strstr(t->name, FN_PACKED_MARK) != NULL) {
             return fn_fail(err, FN_E_MODEL,
-                           "%.300s: %.200s is of a prepared checkpoint, but " FN_PREPARED_MANIFEST
+                           "%.600s: %.200s is of a prepared checkpoint, but " FN_PREPARED_MANIFEST
                            " is missing",
                            fn_checkpoint_file_path(c, t->file), t->name);
         }

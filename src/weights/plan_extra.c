@@ -32,7 +32,7 @@ static fn_status read_vision(const fn_config *config, uint64_t *v, fn_error *err
         json_int_t number = json_integer_value(value);
         if (!json_is_integer(value) || number < 1 || number > 1 << 20) {
             return fn_fail(err, FN_E_MODEL,
-                           "%.300s: vision_config.%s: found %s, expected an integer from 1 to %d",
+                           "%.600s: vision_config.%s: found %s, expected an integer from 1 to %d",
                            config->path, keys[i],
                            value != NULL ? fn_json_type_name(value) : "nothing", 1 << 20);
         }

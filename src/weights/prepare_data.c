@@ -168,9 +168,10 @@ static fn_status write_int8_rows(writer *w, const fn_prepare_entry *entry, rows_
         atomic_store(&job->next, 0);
         fn_pool_run(w->pool, quantize_rows, job);
         if (atomic_load(&job->bad) > 0) {
-            return fn_fail(w->err, FN_E_MODEL,
-                           "tensor %s, row %zu: found a value that is not finite", entry->name,
-                           row + atomic_load(&job->bad) - 1);
+            return fn_fail(
+                w->err, FN_E_MODEL, "%s: %s: row %zu: found a value that is not finite",
+                fn_checkpoint_file_path(w->plan->source->checkpoint, entry->tensor->file),
+                entry->tensor->name, row + atomic_load(&job->bad) - 1);
         }
         status = w->sink->write(w->sink->ud, job->dst, n * (size_t)entry->dims[1], w->err);
         if (status == FN_OK && !w->sink->progress(w->sink->ud, 0, 1)) {

@@ -348,7 +348,7 @@ fn_status fn_prepare_plan_make(const fn_model_files *source, const fn_weight_set
     fn_status status = fn_weight_settings_check(settings, err);
     if (status == FN_OK && source->prepared != NULL) {
         status = fn_fail(err, FN_E_USAGE,
-                         "%.300s: is prepared already; give the checkpoint that it was made from",
+                         "%.600s: is prepared already; give the checkpoint that it was made from",
                          fn_checkpoint_dir(source->checkpoint));
     }
     if (out->settings.group == 0) {

@@ -43,7 +43,7 @@ typedef struct reader {
 
 static void fail(reader *r, const char *key, const char *expected) {
     if (r->status == FN_OK) {
-        r->status = fn_fail(r->err, FN_E_MODEL, "%.300s/" FN_PREPARED_MANIFEST ": %s: expected %s",
+        r->status = fn_fail(r->err, FN_E_MODEL, "%.600s/" FN_PREPARED_MANIFEST ": %s: expected %s",
                             r->dir, key, expected);
     }
 }
@@ -158,7 +158,7 @@ static void read_manifest(reader *r, fn_prepared *p) {
     uint64_t version = read_count(r, p->root, "version");
     if (r->status == FN_OK && version != FN_PREPARED_VERSION) {
         r->status = fn_fail(r->err, FN_E_MODEL,
-                            "%.300s/" FN_PREPARED_MANIFEST
+                            "%.600s/" FN_PREPARED_MANIFEST
                             ": version: found %llu, expected %d; prepare the checkpoint again "
                             "with this program",
                             r->dir, (unsigned long long)version, FN_PREPARED_VERSION);
@@ -184,7 +184,7 @@ fn_status fn_prepared_parse(const char *text, size_t n, const char *dir, fn_prep
                  parse_digest(text + n - TAIL_CHARS, &stated);
     if (!whole || stated != fn_hash_bytes(FN_HASH_START, text, n - TAIL_CHARS)) {
         return fn_fail(err, FN_E_MODEL,
-                       "%.300s/" FN_PREPARED_MANIFEST
+                       "%.600s/" FN_PREPARED_MANIFEST
                        ": damaged, its digest does not fit; prepare the checkpoint again",
                        dir);
     }
@@ -223,7 +223,7 @@ fn_status fn_prepared_read(const char *dir, fn_prepared **out, fn_error *err) {
         status = status == FN_OK ? fn_prepared_parse(text, n, dir, out, err) : status;
     } else if (fn_file_exists(unfinished)) {
         status = fn_fail(err, FN_E_MODEL,
-                         "%.300s: not finished: give `flashnext quantize` the same options again, "
+                         "%.600s: not finished: give `flashnext quantize` the same options again, "
                          "and it goes on where it was stopped",
                          dir);
     }
@@ -280,7 +280,7 @@ fn_status fn_prepared_check(const fn_prepared *p, const fn_checkpoint *c, fn_err
         }
         size_t f = find_file(c, file->name);
         if (f >= own) {
-            return fn_fail(err, FN_E_MODEL, "%.300s/%.200s: missing, the manifest lists it", p->dir,
+            return fn_fail(err, FN_E_MODEL, "%.600s/%.200s: missing, the manifest lists it", p->dir,
                            file->name);
         }
         fn_status status =
@@ -293,7 +293,7 @@ fn_status fn_prepared_check(const fn_prepared *p, const fn_checkpoint *c, fn_err
     }
     if (listed < own && p->ngram != FN_PREPARED_NGRAM_OMIT) {
         return fn_fail(err, FN_E_MODEL,
-                       "%.300s: found %zu safetensors files, expected the %zu that the manifest "
+                       "%.600s: found %zu safetensors files, expected the %zu that the manifest "
                        "lists",
                        p->dir, own, listed);
     }
@@ -321,7 +321,7 @@ static fn_status check_bits(const fn_prepared *p, const char *what, int asked, i
         return FN_OK;
     }
     return fn_fail(err, FN_E_USAGE,
-                   "%s bits: found %d, but %.300s was prepared with %s; leave the option out, or "
+                   "%s bits: found %d, but %.600s was prepared with %s; leave the option out, or "
                    "prepare the checkpoint again",
                    what, asked, p->dir, bits_text(prepared, text, sizeof text));
 }
@@ -333,7 +333,7 @@ fn_status fn_prepared_agrees(const fn_prepared *p, const fn_weight_settings *set
         status = check_bits(p, "dense", settings->dense_bits, p->settings.dense_bits, err);
     }
     if (status == FN_OK && settings->group != 0 && settings->group != p->settings.group) {
-        status = fn_fail(err, FN_E_USAGE, "group size: found %zu, but %.300s was prepared with %zu",
+        status = fn_fail(err, FN_E_USAGE, "group size: found %zu, but %.600s was prepared with %zu",
                          settings->group, p->dir, p->settings.group);
     }
     return status;

@@ -376,3 +376,19 @@ def test_nan_weights_are_an_error_and_never_a_token(copy_of, flashnext, tmp_path
     (tmp_path / "ids.json").write_text("[1, 2, 3]")
     done = flashnext.run("run", "--model-dir", folder, "--ids-file", tmp_path / "ids.json", "--temp", 0, "--json")
     assert done.returncode == 1 and done.stdout == "" and "not a number" in done.stderr, done.stderr
+
+
+def test_long_names_of_files_are_whole(flashnext, copy_of):
+    """Folders and files as deep and long as the system allows them: a message names them whole."""
+    model = copy_of("mini-f32")
+    deep = model.parent / ("d" * 120) / ("e" * 120)
+    deep.parent.mkdir()
+    model.rename(deep)
+    index = deep / "model.safetensors.index.json"
+    whole = json.loads(index.read_text())
+    names = [letter * 230 + ".safetensors" for letter in "xyz"]
+    for tensor, name in zip(list(whole["weight_map"]), names):
+        whole["weight_map"][tensor] = name
+    index.write_text(json.dumps(whole))
+    done = flashnext.run("inspect", "--model-dir", deep)
+    assert done.returncode == 3 and f"{index}: 3 files missing (incomplete download?): {names[0]}, ..." in done.stderr, done.stderr
