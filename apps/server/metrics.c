@@ -85,7 +85,7 @@ static double share(uint64_t part, uint64_t whole) {
 
 static void write_tokens(const fn_scheduler_counts *c, cli_buffer *out) {
     counter(out, "prompt_tokens_total", "Tokens of prompts, cached ones among them.",
-            (double)c->prompt_ids);
+            (double)(c->prompt_ids + c->cached_ids));
     counter(out, "prompt_tokens_cached_total", "Tokens of prompts taken from the prefix cache.",
             (double)c->cached_ids);
     counter(out, "generation_tokens_total", "Tokens generated.", (double)c->generated_ids);

@@ -11,7 +11,7 @@ import httpx2 as httpx
 import pytest
 
 from conftest import ROOT
-from serving import Server, idle
+from serving import Server, idle, level
 
 QUESTIONS = [f"What is a {word}?" for word in ("lighthouse", "telescope", "river", "canoe", "sunflower", "bridge", "violin", "candle")]
 STAGES = ["connect", "head", "body", "queued", "prompt", "first bytes", "decode", "answered"]
@@ -151,14 +151,6 @@ def warm_up(server):
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         list(pool.map(lambda i: server.chat(f"What is a {i} for?", max_tokens=40, ignore_eos=True), range(64)))
     ask(server, list(bodies())[-1])
-
-
-def level(server):
-    """What the process holds for itself, in bytes, as an operator sees it: RssAnon, and all that is resident."""
-    time.sleep(2)  # a second after the last request freed memory goes back to the system
-    with open(f"/proc/{server.process.pid}/status", encoding="utf-8") as status:
-        anonymous = next(int(line.split()[1]) * 1024 for line in status if line.startswith("RssAnon:"))
-    return anonymous, server.metric("process_resident_memory_bytes")
 
 
 @pytest.mark.slow

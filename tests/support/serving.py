@@ -105,11 +105,22 @@ class Server:
 
 
 def idle(server, seconds=20):
-    """Waits until nothing is computed."""
+    """Waits until nothing is computed; how often it asked."""
     end = time.monotonic() + seconds
+    asked = 2
     while server.metric("flashnext_requests_running") + server.metric("flashnext_requests_waiting") > 0:
         assert time.monotonic() < end
         time.sleep(0.02)
+        asked += 2
+    return asked
+
+
+def level(server):
+    """What the process holds for itself, in bytes, as an operator sees it: RssAnon, and all that is resident."""
+    time.sleep(2)  # a second after the last request freed memory goes back to the system
+    with open(f"/proc/{server.process.pid}/status", encoding="utf-8") as status:
+        anonymous = next(int(line.split()[1]) * 1024 for line in status if line.startswith("RssAnon:"))
+    return anonymous, server.metric("process_resident_memory_bytes")
 
 
 @contextlib.contextmanager
