@@ -214,7 +214,7 @@ static void take_token(srv_job *job, srv_part *part, const fn_event *event) {
         answer->tokens.n_chars = part->prompt_tokens.n_chars; /* its text follows the echo */
     }
     answer->last_token = now;
-    job->n_generated++;
+    job->first_token = job->n_generated++ == 0 ? now : job->first_token;
     if (job->request.return_token_ids) {
         srv_tokens_add_id(&answer->tokens, event->id);
     }

@@ -41,6 +41,7 @@ struct srv_job {
     size_t n_submitted, n_done;
     size_t last_part, last_answer; /* the answer that ended last */
     size_t n_generated;            /* ids that came so far */
+    double first_token;            /* when the first of them came */
     char id[40];
     int64_t created; /* Unix time */
 };

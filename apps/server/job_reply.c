@@ -94,10 +94,32 @@ static json_t *take_logprobs(const srv_job *job, srv_answer *answer) {
                              : srv_tokens_take_legacy(&answer->tokens);
 }
 
-static void add_usage_so_far(const srv_job *job, json_t *chunk) {
+/* What drafting did is told at the end. */
+static json_t *timings_so_far(const srv_job *job) {
+    fn_request_result sum = {.n_prompt = prompt_ids(job),
+                             .n_generated = job->n_generated,
+                             .end = cli_now() - job->first_token};
+    for (size_t i = 0; i < job->request.n_prompts; i++) {
+        fn_request_state state = {0};
+        if (job->parts[i].handle != NULL) {
+            fn_request_get_state(job->parts[i].handle, &state);
+        }
+        sum.n_cached += state.prompt.cached;
+        sum.prompt += state.prompt.seconds;
+    }
+    json_t *timings = timings_json(&sum);
+    (void)json_object_del(timings, "draft_n");
+    (void)json_object_del(timings, "draft_n_accepted");
+    return timings;
+}
+
+static void add_numbers_so_far(const srv_job *job, json_t *chunk) {
     if (job->request.usage_in_every_chunk) {
         (void)json_object_set_new(chunk, "usage",
                                   usage_json(prompt_ids(job), 0, job->n_generated, 0));
+    }
+    if (job->request.timings_in_every_chunk) {
+        (void)json_object_set_new(chunk, "timings", timings_so_far(job));
     }
 }
 
@@ -111,7 +133,7 @@ static json_t *chunk_json(srv_job *job, srv_part *part, size_t index, json_t *bo
         (void)json_object_set_new(choice, "token_ids", srv_tokens_take_ids(&answer->tokens));
     }
     json_t *chunk = envelope(job, json_pack("[o]", choice));
-    add_usage_so_far(job, chunk);
+    add_numbers_so_far(job, chunk);
     return chunk;
 }
 

@@ -164,11 +164,13 @@ static bool read_extras(srv_request *request, srv_problem *problem) {
     bool cache = true;
     int64_t n = 1;
     const char *model = NULL; /* there is one: any name will do, but it is a name */
-    bool good = srv_field_text(root, "model", &model, problem) &&
-                srv_field_whole(root, "n", 1, SRV_MAX_ANSWERS, &n, problem) &&
-                srv_field_bool(root, "cache_prompt", &cache, problem) &&
-                srv_field_bool(root, "return_token_ids", &request->return_token_ids, problem) &&
-                srv_field_bool(root, "return_progress", &request->return_progress, problem);
+    bool good =
+        srv_field_text(root, "model", &model, problem) &&
+        srv_field_whole(root, "n", 1, SRV_MAX_ANSWERS, &n, problem) &&
+        srv_field_bool(root, "cache_prompt", &cache, problem) &&
+        srv_field_bool(root, "return_token_ids", &request->return_token_ids, problem) &&
+        srv_field_bool(root, "timings_per_token", &request->timings_in_every_chunk, problem) &&
+        srv_field_bool(root, "return_progress", &request->return_progress, problem);
     int64_t best_of = n;
     good = good && srv_field_whole(root, "best_of", 1, INT32_MAX, &best_of, problem);
     if (good && best_of != n) {
@@ -220,6 +222,11 @@ static bool refuse_missing(const json_t *root, srv_problem *problem) {
         if (is_asked(srv_field(root, missing[i].field))) {
             return srv_refuse_capability(problem, missing[i].field, missing[i].capability);
         }
+    }
+    const json_t *choice = srv_field(root, "tool_choice");
+    const char *name = json_is_string(choice) ? json_string_value(choice) : "";
+    if (choice != NULL && strcmp(name, "none") != 0 && strcmp(name, "auto") != 0) {
+        return srv_refuse_capability(problem, "tool_choice", "tool calls");
     }
     return read_format(root, problem);
 }

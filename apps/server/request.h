@@ -37,6 +37,7 @@ typedef struct srv_request {
     json_t *root;
     bool chat; /* /v1/chat/completions, else /v1/completions */
     bool stream, include_usage, usage_in_every_chunk;
+    bool timings_in_every_chunk;
     bool echo, logprobs, return_token_ids, return_progress, no_cache;
     size_t n_top;     /* alternatives to show */
     size_t n_answers; /* to each prompt */

@@ -22,7 +22,7 @@ WRONG = [("temperature", "hot", "a number"), ("temperature", -1, "from 0"), ("te
          ("max_completion_tokens", 1.5, "an integer"), ("min_tokens", 9, "at most max_tokens"), ("ignore_eos", 1, "true or false"),
          ("n", 0, "from 1"), ("n", 9, "to 8"), ("stream", "yes", "true or false"), ("stream_options", [], "an object"),
          ("stream_options", {"include_usage": 1}, "true or false"), ("model", 5, "a string"), ("cache_prompt", "no", "true or false"),
-         ("return_token_ids", 0, "true or false"), ("return_progress", 0, "true or false")]
+         ("return_token_ids", 0, "true or false"), ("timings_per_token", 1, "true or false"), ("return_progress", 0, "true or false")]
 WRONG_CHAT = [("messages", "hello", "an array"), ("messages", [], "at least one"), ("messages", None, "an array"), ("messages", [5], "an object"),
               ("messages", [{"content": "x"}], "a string"), ("messages", [{"role": "robot", "content": "x"}], "robot"),
               ("messages", [{"role": "user", "content": 5}], "a string or an array"),
@@ -54,6 +54,7 @@ def test_wrong_fields_of_completions_are_named(field, value, text, server):
 
 @pytest.mark.parametrize("field,value,capability", [
     ("tools", [{"type": "function", "function": {"name": "f"}}], "tool calls"), ("functions", [{"name": "f"}], "tool calls"),
+    ("tool_choice", "required", "tool calls"), ("tool_choice", {"type": "function", "function": {"name": "f"}}, "tool calls"),
     ("response_format", {"type": "json_object"}, "constrained output"), ("response_format", {"type": "json_schema", "json_schema": {}}, "constrained output"),
     ("json_schema", {"type": "object"}, "constrained output"), ("grammar", "root ::= x", "constrained output"),
     ("messages", [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]}], "image input"),

@@ -50,6 +50,19 @@ def test_llama_benchy(server):
     assert again[-2]["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
 
 
+def test_timings_per_token(server):
+    """As llama.cpp's clients ask for them: in every chunk with a token, growing, and the last chunk's is the whole."""
+    body = {"messages": [{"role": "user", "content": "What is a telescope?"}], "max_tokens": 14, "ignore_eos": True, "stream": True, "temperature": 0,
+            "timings_per_token": True}
+    events = server.events("/v1/chat/completions", body)[:-1]
+    timings = [event["timings"] for event in events if event["choices"] and event["choices"][0]["delta"].get("role") is None]
+    counts = [each["predicted_n"] for each in timings]
+    assert counts == sorted(counts) and counts[0] >= 1 and counts[-1] == 14 and len(counts) > 5
+    assert {each["cache_n"] + each["prompt_n"] for each in timings} == {timings[-1]["cache_n"] + timings[-1]["prompt_n"]}
+    assert len({each["cache_n"] for each in timings}) == 1 and all(each["predicted_ms"] >= 0 and each["prompt_ms"] > 0 for each in timings)
+    assert "timings" not in server.events("/v1/chat/completions", {**body, "timings_per_token": False})[3]
+
+
 def test_open_webui(server):
     body = {"stream": True, "model": "demo", "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is a lighthouse?"}],
             "stream_options": {"include_usage": True}, "user": {"name": "x", "id": "y"}, "session_id": "s", "chat_id": "c", "id": "m",
