@@ -12,17 +12,32 @@ static json_t *whole(uint64_t n) {
 
 /* ---- the page --------------------------------------------------------------------------- */
 
+/* Browsers all do, in one of these ways. */
+static bool takes_gzip(const srv_exchange *x) {
+    const char *accepted = srv_exchange_header(x, "Accept-Encoding");
+    return accepted != NULL && strstr(accepted, "gzip") != NULL &&
+           strstr(accepted, "gzip;q=0") == NULL;
+}
+
 void srv_get_page(srv_exchange *x) {
+    bool gzip = takes_gzip(x);
+    const char *etag = gzip ? srv_page_gzip_etag : srv_page_etag;
     const char *known = srv_exchange_header(x, "If-None-Match");
     srv_exchange_set(x, "Content-Security-Policy", srv_page_policy);
     srv_exchange_set(x, "Referrer-Policy", "no-referrer");
     srv_exchange_set(x, "Cache-Control", "no-cache");
-    srv_exchange_set(x, "ETag", srv_page_etag);
-    if (known != NULL && strcmp(known, srv_page_etag) == 0) {
+    srv_exchange_set(x, "ETag", etag);
+    srv_exchange_set(x, "Vary", "Accept-Encoding");
+    if (known != NULL && strcmp(known, etag) == 0) {
         srv_reply_bytes(x, 304, "", NULL, 0);
         return;
     }
-    srv_reply_bytes(x, 200, "text/html; charset=utf-8", (const char *)srv_page, srv_page_size);
+    if (gzip) {
+        srv_exchange_set(x, "Content-Encoding", "gzip");
+    }
+    srv_reply_bytes(x, 200, "text/html; charset=utf-8",
+                    (const char *)(gzip ? srv_page_gzip : srv_page),
+                    gzip ? srv_page_gzip_size : srv_page_size);
 }
 
 void srv_get_health(srv_exchange *x) {

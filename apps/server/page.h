@@ -8,8 +8,11 @@
 
 extern const unsigned char srv_page[];
 extern const size_t srv_page_size;
+extern const unsigned char srv_page_gzip[]; /* the same, packed */
+extern const size_t srv_page_gzip_size;
 /* Only its own style and script run, by their hashes, and it talks to its own host alone. */
 extern const char srv_page_policy[];
 extern const char srv_page_etag[];
+extern const char srv_page_gzip_etag[];
 
 #endif

@@ -5,6 +5,7 @@ import subprocess
 import httpx2 as httpx
 import pytest
 
+from conftest import ROOT
 from serving import Server, serving
 
 
@@ -154,6 +155,11 @@ def test_the_page_and_its_policy(server):
     policy = reply.headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy and "unsafe" not in policy and "connect-src 'self'" in policy
     assert server.get("/", **{"If-None-Match": reply.headers["ETag"]}).status_code == 304
+    plain = server.get("/", **{"Accept-Encoding": "identity"})
+    assert reply.headers["Content-Encoding"] == "gzip" and "Content-Encoding" not in plain.headers
+    assert plain.content == reply.content == (ROOT / "apps" / "web" / "chat.html").read_bytes()
+    assert int(reply.headers["Content-Length"]) < len(plain.content) / 3 and plain.headers["ETag"] != reply.headers["ETag"]
+    assert all(each.headers["Vary"] == "Accept-Encoding" for each in (reply, plain))
     import base64, hashlib, re
     for tag, directive in (("style", "style-src"), ("script", "script-src")):
         inside = re.search(rf"<{tag}>(.*?)</{tag}>", reply.text, re.S).group(1)
