@@ -1,9 +1,11 @@
-"""A prefix cache in a folder: restarts find it, and a server that is killed while it writes leaves nothing that is wrong."""
+"""The prefix cache: a turn reads only what is new; with a folder, restarts find it, and a server that is killed while it writes leaves
+nothing that is wrong."""
 import concurrent.futures
 import random
 import time
 
 import httpx2 as httpx
+import pytest
 
 from serving import Server, idle, serving
 
@@ -23,6 +25,21 @@ def ask(server, body):
     reply = server.post("/v1/chat/completions", body)
     assert reply.status_code == 200, reply.text
     return reply.json()["choices"], reply.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+@pytest.mark.parametrize("keeps_thoughts", [True, False])
+def test_a_turn_reads_only_what_is_new(keeps_thoughts, server):
+    """Ten turns, with drafting, as clients that send thoughts back and as those that drop them; each as long as the last, however deep."""
+    messages, before = [{"role": "system", "content": f"Thoughts are kept: {keeps_thoughts}."}], 0
+    for turn in range(10):
+        messages.append({"role": "user", "content": f"What is a {WORDS[turn % 5]}? " + "Tell me about ships. " * 8})
+        reply = server.post("/v1/chat/completions", {"messages": messages, "temperature": 0, "max_tokens": 60}).json()
+        usage, message = reply["usage"], reply["choices"][0]["message"]
+        read = usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"]
+        # a state that lies less than 16 tokens behind another is not kept
+        assert read == reply["timings"]["prompt_n"] <= usage["prompt_tokens"] - before + 16, (turn, usage)
+        before = usage["prompt_tokens"]
+        messages.append({"role": "assistant", "content": message["content"], **({"reasoning_content": message.get("reasoning_content")} if keeps_thoughts else {})})
 
 
 def test_a_restart_goes_on_from_the_folder(flashnext, tmp_path):
