@@ -15,6 +15,7 @@
 #ifndef FN_KERNELS_KERNELS_H
 #define FN_KERNELS_KERNELS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,6 +30,8 @@ typedef struct fn_matmul_args {
     size_t rows;
     const fn_matrix *w;
     size_t tile_begin, tile_end;
+    const uint8_t *next; /* the weights that this thread multiplies by next, or NULL: a hint, too */
+    bool far; /* y is read when it has left the caches anyway: a hint, the bits are the same */
 } fn_matmul_args;
 
 typedef struct fn_attention_args {

@@ -94,14 +94,18 @@ static void whole_product(const fn_step *s, const fn_linear *u) {
                     (const size_t[2]){0, u->rows});
 }
 
-/* From the inputs in `up` to y, through the thread's places. */
-static void run_block(const fn_step *s, fn_linear up, const fn_matrix *down, float *y,
-                      size_t place) {
+/* From the inputs in `up` to y, through the thread's places. next: whose weights follow, or NULL. */
+static void run_block(const fn_step *s, fn_linear up, const fn_matrix *down, const fn_matrix *next,
+                      float *y, size_t place) {
     up.y = place_mid(s, place);
     up.ldy = up.w->rows;
+    up.next = down->tiles;
+    up.far = false;
     whole_product(s, &up);
     fn_linear out = activate(s, down, up.y, place_act(s, place), place_act_form(s, place), up.rows);
     out.y = y;
+    out.next = next != NULL ? next->tiles : NULL;
+    out.far = fn_step_far(s->rows * s->shape->n_chosen * s->shape->hidden);
     whole_product(s, &out);
 }
 
@@ -113,7 +117,10 @@ static void run_many(const fn_step *s, void *ctx, size_t begin, size_t end, size
         size_t e = expert_at(s, at);
         size_t n = s->expert_first[e + 1] < end ? s->expert_first[e + 1] - at : end - at;
         n = n < FN_EXPERT_BLOCK ? n : FN_EXPERT_BLOCK;
-        run_block(s, gather(s, j, at, n, place), &j->w->down[e], s->expert_out + at * d, place);
+        const fn_matrix *next =
+            at + n < end ? &j->w->gate_up[expert_at(s, at + n)] : &j->w->shared_gate_up;
+        run_block(s, gather(s, j, at, n, place), &j->w->down[e], next, s->expert_out + at * d,
+                  place);
         at += n;
     }
     size_t last = end / s->shape->n_chosen;
@@ -121,7 +128,7 @@ static void run_many(const fn_step *s, void *ctx, size_t begin, size_t end, size
         size_t n = last - r < FN_EXPERT_BLOCK ? last - r : FN_EXPERT_BLOCK;
         fn_linear up = fn_input_product(s, j->in, &j->w->shared_gate_up, NULL, n);
         up.x = (const uint8_t *)up.x + r * up.ldx;
-        run_block(s, up, &j->w->shared_down, s->shared_out + r * d, place);
+        run_block(s, up, &j->w->shared_down, NULL, s->shared_out + r * d, place);
         r += n;
     }
 }

@@ -83,7 +83,9 @@ void fn_step_product(const fn_step *s, const fn_linear *u, const size_t tiles[2]
                            .rows = rows[1] - rows[0],
                            .w = u->w,
                            .tile_begin = tiles[0],
-                           .tile_end = tiles[1]};
+                           .tile_end = tiles[1],
+                           .next = u->next,
+                           .far = u->far};
     if (s->layout->precision == FN_PRECISION_EXACT) {
         s->k->matmul[u->w->kind](&args);
     } else {
@@ -222,7 +224,8 @@ fn_linear fn_input_product(const fn_step *s, const fn_input *in, const fn_matrix
                        .ldx = f != NULL ? f->stride : in->cols * sizeof(float),
                        .y = y,
                        .ldy = w->rows,
-                       .rows = rows};
+                       .rows = rows,
+                       .far = fn_step_far(rows * w->rows)};
 }
 
 const fn_step_segment *fn_step_segment_of(const fn_step *s, size_t row) {

@@ -59,6 +59,8 @@ typedef struct fn_linear {
     float *y; /* [rows, ldy] */
     size_t ldy;
     size_t rows;
+    const uint8_t *next; /* weights that the same thread multiplies by next, if that is known */
+    bool far;            /* y is read when it has left the caches anyway */
 } fn_linear;
 
 typedef struct fn_step {
@@ -91,6 +93,11 @@ typedef struct fn_step {
 typedef void (*fn_part_job)(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread);
 /* Splits n things among the threads, in order; a single one stays on the caller's. */
 void fn_step_each(const fn_step *s, size_t n, fn_part_job job, void *ctx);
+
+/* Whether n floats that are written are too many to be found in a cache when they are read. */
+static inline bool fn_step_far(size_t n) {
+    return n * sizeof(float) >= (size_t)8 << 20;
+}
 
 /* Runs independent products together: threads get contiguous runs of output tiles, or rows where a matrix
  * has few tiles; never a part of a sum. */

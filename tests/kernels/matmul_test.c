@@ -126,7 +126,14 @@ static void tiles_may_be_split_anywhere(void **state) {
             for (size_t cut = 0; cut <= TILES; cut++) {
                 for (size_t i = 0; i < ROWS * N; i++)
                     split[i] = CANARY;
-                fn_matmul_args a = {split, N, x, K * sizeof(float), ROWS, &w.m, cut, TILES};
+                fn_matmul_args a = {.y = split,
+                                    .ldy = N,
+                                    .x = x,
+                                    .ldx = K * sizeof(float),
+                                    .rows = ROWS,
+                                    .w = &w.m,
+                                    .tile_begin = cut,
+                                    .tile_end = TILES};
                 tables[t]->matmul[kinds[kind]](&a);
                 for (size_t r = 0; r < ROWS; r++)
                     for (size_t n = 0; n < cut * FN_TILE && n < N; n++)
