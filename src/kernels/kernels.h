@@ -34,6 +34,17 @@ typedef struct fn_matmul_args {
     bool far; /* y is read when it has left the caches anyway: a hint, the bits are the same */
 } fn_matmul_args;
 
+typedef struct fn_mix_args {
+    float *y;          /* [n] */
+    const float *gate; /* [hc, ld_gate], n used */
+    size_t ld_gate;
+    const float *x; /* [hc, ldx], n used: the streams */
+    const float *w; /* [hc, ldx], n used: the weights of their norms */
+    size_t ldx;
+    const float *scale; /* [hc]: what rms_norm returned for each whole stream */
+    size_t hc, n;
+} fn_mix_args;
+
 typedef struct fn_attention_args {
     float *out;     /* [heads, Dh]: out_h = sum_i softmax(scale * q_h . k_i) v_i */
     const float *q; /* [heads, ldq], Dh used */
@@ -108,8 +119,8 @@ typedef struct fn_kernels {
     void (*write_row[FN_ROW_FORMS])(void *row, const float *x, size_t cols, size_t group);
 
     float (*dot)(const float *a, const float *b, size_t n);
-    /* y[i] = x[i] * s * (1 + w[i]),  s = 1 / sqrt(dot(x, x) / n + eps); y may be x */
-    void (*rms_norm)(float *y, const float *x, const float *w, size_t n, float eps);
+    /* y[i] = x[i] * s * (1 + w[i]),  s = 1 / sqrt(dot(x, x) / n + eps); y may be x; returns s */
+    float (*rms_norm)(float *y, const float *x, const float *w, size_t n, float eps);
     /* y[i] = (x[i] * s * w[i]) * gate[i], s as above: the delta net's gated norm */
     void (*rms_norm_gated)(float *y, const float *x, const float *w, const float *gate, size_t n,
                            float eps);
@@ -130,9 +141,9 @@ typedef struct fn_kernels {
     /* y = log(1 + exp(x)), y = x above 20; in double inside, correctly rounded but for rare ties */
     void (*softplus)(float *y, const float *x, size_t n);
 
-    /* Streams: y[d] = (1/hc) * sum_s sigmoid(gate[s,d]) * x[s,d]; ascending s, fma from zero, then
-     * * 1/hc */
-    void (*mix_streams)(float *y, const float *gate, const float *x, size_t hc, size_t d);
+    /* Some columns of the streams: y[i] = (1/hc) * sum_s sigmoid(gate[s,i]) * xn[s,i], xn as rms_norm
+     * computes it: x[s,i] * scale[s] * (1 + w[s,i]); ascending s, fma from zero, then * 1/hc */
+    void (*mix_streams)(const fn_mix_args *a);
 
     /* Depthwise causal convolution of one token: y[c] = silu(sum_j w[j,c] * x_j[c]), taps ascending
      * (oldest first), fma from zero; x: `taps` pointers to rows of c floats; w: [taps, c]. */

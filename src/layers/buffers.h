@@ -29,9 +29,17 @@ static inline size_t fn_step_act_bytes(const fn_shape *s) {
            fn_row_bytes(FN_ROW_INT8, fn_step_expert_width(s), 8);
 }
 
-/* Rows of the residual streams that are mixed at once: with many more, the next step over them would find
- * none of them in a cache. */
+/* Rows of the residual streams that all threads mix at once: with many more, the next step over them would find
+ * none of them in a cache. From FN_MIX_LEAST rows a thread on, each takes its own through the mixer,
+ * FN_MIX_ALONE at a time. */
 #define FN_MIX_ROWS 128
+#define FN_MIX_LEAST 48
+#define FN_MIX_ALONE 64
+static inline size_t fn_step_mix_rows(size_t rows, size_t threads) {
+    size_t together = rows < FN_MIX_ROWS ? rows : FN_MIX_ROWS;
+    size_t alone = rows / FN_MIX_LEAST >= threads ? threads * FN_MIX_ALONE : 0;
+    return together > alone ? together : alone;
+}
 /* Bytes of one row's forms on the way through a mixer. */
 static inline size_t fn_step_mix_bytes(const fn_shape *s) {
     return fn_row_bytes(FN_ROW_BF16, fn_shape_streams(s), 8) +
@@ -63,8 +71,9 @@ static inline size_t fn_step_mix_bytes(const fn_shape *s) {
  * runs: these lists share their memory. */
 #define FN_STEP_COMMON(X)                                                                          \
     X(normed, float, R * s->hc * s->hidden)                                                        \
+    X(norm_scale, float, R * s->hc)                                                                \
     X(low, float, R * s->hc_rank)                                                                  \
-    X(mix_forms, uint8_t, (R < FN_MIX_ROWS ? R : FN_MIX_ROWS) * fn_step_mix_bytes(s))              \
+    X(mix_forms, uint8_t, fn_step_mix_rows(R, W) * fn_step_mix_bytes(s))                           \
     X(gate, float, R * s->hc * s->hidden)                                                          \
     X(mixed, float, R * s->hidden)                                                                 \
     X(ngram_gathers, fn_ngram_gather, FN_STEP_GROUPS * s->n_ple)                                   \

@@ -194,13 +194,16 @@ void fn_input_add(const fn_step *s, fn_input *in, size_t rows, const fn_matrix *
                                .stride = fn_row_bytes(form, in->cols, w->group)};
 }
 
+void fn_input_write_row(const fn_step *s, const fn_input *in, size_t r, const float *x) {
+    for (size_t i = 0; i < in->n_forms; i++) {
+        const struct fn_input_form *f = &in->forms[i];
+        s->k->write_row[f->form](f->rows + r * f->stride, x, in->cols, f->group);
+    }
+}
+
 void fn_input_write(const fn_step *s, const fn_input *in, size_t begin, size_t end) {
     for (size_t r = begin; r < end; r++) {
-        for (size_t i = 0; i < in->n_forms; i++) {
-            const struct fn_input_form *f = &in->forms[i];
-            s->k->write_row[f->form](f->rows + r * f->stride, in->x + r * in->cols, in->cols,
-                                     f->group);
-        }
+        fn_input_write_row(s, in, r, in->x + r * in->cols);
     }
 }
 

@@ -136,7 +136,9 @@ void fn_input_add(const fn_step *s, fn_input *in, size_t rows, const fn_matrix *
 size_t fn_step_input_bytes(const fn_shape *m);
 /* Writes the forms of rows [begin, end), once their floats stand in x. */
 void fn_input_write(const fn_step *s, const fn_input *in, size_t begin, size_t end);
-/* The same on all threads. */
+/* Those of row r, whose floats stand in x [cols]. */
+void fn_input_write_row(const fn_step *s, const fn_input *in, size_t r, const float *x);
+/* All rows, on all threads. */
 void fn_input_write_all(const fn_step *s, const fn_input *in, size_t rows);
 /* The product of all rows with w, one of the input's matrices, into y [rows, N]. */
 fn_linear fn_input_product(const fn_step *s, const fn_input *in, const fn_matrix *w, float *y,

@@ -180,8 +180,18 @@ static void expect_l2_norm(double *y, double *size, const inputs *in) {
     EACH(A * s);
 }
 
+static const float stream_scales[STREAMS] = {0.5f, 1.25f, 0.75f, 1.5f};
+
 static void run_mix_streams(const fn_kernels *k, float *y, const inputs *in) {
-    k->mix_streams(y, in->a, in->b, STREAMS, in->n);
+    k->mix_streams(&(fn_mix_args){.y = y,
+                                  .gate = in->a,
+                                  .ld_gate = in->n,
+                                  .x = in->b,
+                                  .w = in->c,
+                                  .ldx = in->n,
+                                  .scale = stream_scales,
+                                  .hc = STREAMS,
+                                  .n = in->n});
 }
 
 static void expect_mix_streams(double *y, double *size, const inputs *in) {
@@ -189,9 +199,10 @@ static void expect_mix_streams(double *y, double *size, const inputs *in) {
         y[i] = size[i] = 0.0;
         for (size_t s = 0; s < STREAMS; s++) {
             double gate = exact_sigmoid((double)in->a[s * in->n + i]);
-            double term = gate * (double)in->b[s * in->n + i] / STREAMS;
-            y[i] += term;
-            size[i] += fabs(term);
+            double x = (double)in->b[s * in->n + i] * (double)stream_scales[s];
+            double w = (double)in->c[s * in->n + i];
+            y[i] += gate * x * (1.0 + w) / STREAMS;
+            size[i] += fabs(gate * x) * (1.0 + fabs(w)) / STREAMS;
         }
     }
 }
@@ -262,7 +273,8 @@ static const entry entries[] = {
     {"rms_norm", 1, 1, 0, -2.0f, 2.0f, 12.0, run_rms_norm, expect_rms_norm},
     {"rms_norm_gated", 1, 1, 1, -2.0f, 2.0f, 12.0, run_rms_norm_gated, expect_rms_norm_gated},
     {"l2_norm", 1, 0, 0, -2.0f, 2.0f, 12.0, run_l2_norm, expect_l2_norm},
-    {"mix_streams", STREAMS, STREAMS, 0, -2.0f, 2.0f, 5.0, run_mix_streams, expect_mix_streams},
+    {"mix_streams", STREAMS, STREAMS, STREAMS, -2.0f, 2.0f, 7.0, run_mix_streams,
+     expect_mix_streams},
     {"conv_silu", STREAMS, STREAMS, 0, -2.0f, 2.0f, 8.0, run_conv_silu, expect_conv_silu},
     {"rope", 1, 1, 1, -2.0f, 2.0f, 2.0, run_rope, expect_rope},
     {"bf16_to_f32", 1, 0, 0, -2.0f, 2.0f, 0.0, run_bf16_to_f32, expect_bf16_to_f32},
@@ -302,6 +314,28 @@ static void every_entry_at_every_length(void **state) {
     for (size_t e = 0; e < sizeof entries / sizeof *entries; e++)
         for (size_t n = 0; n <= MAX_N; n++)
             check_length(&entries[e], n);
+}
+
+/* A single stream whose gate is wide open comes out as rms_norm writes it, in pieces, too. */
+static void mixing_norms_as_the_norm_does(void **state) {
+    (void)state;
+    enum { N = 77, CUT = 30 };
+    const fn_kernels *tables[MAX_TABLES];
+    size_t count = available_tables(tables);
+    float x[N], w[N], gate[N], normed[N], mixed[N];
+    uint64_t seed = 4;
+    fill_random(x, N, -2.0f, 2.0f, &seed);
+    fill_random(w, N, -1.0f, 1.0f, &seed);
+    for (size_t i = 0; i < N; i++)
+        gate[i] = 200.0f;
+    for (size_t t = 0; t < count; t++) {
+        float scale = tables[t]->rms_norm(normed, x, w, N, EPS);
+        fn_mix_args a = {mixed, gate, N, x, w, N, &scale, 1, CUT};
+        tables[t]->mix_streams(&a);
+        a = (fn_mix_args){mixed + CUT, gate + CUT, N, x + CUT, w + CUT, N, &scale, 1, N - CUT};
+        tables[t]->mix_streams(&a);
+        assert_same_bits(mixed, normed, N, tables[t]->name, "one open stream");
+    }
 }
 
 /* Entries whose comment allows y to be x. */
@@ -349,6 +383,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_entry_at_every_length),
         cmocka_unit_test(results_may_replace_their_inputs),
+        cmocka_unit_test(mixing_norms_as_the_norm_does),
         cmocka_unit_test(a_short_end_does_not_touch_the_other_lanes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,13 +15,16 @@ void fn_ref_axpy(float *y, float a, const float *x, size_t n) {
         y[i] = fn_ref_fma(a, x[i], y[i]);
 }
 
-void fn_ref_mix_streams(float *y, const float *gate, const float *x, size_t hc, size_t d) {
-    float share = 1.0f / (float)hc;
-    for (size_t i = 0; i < d; i++) {
+void fn_ref_mix_streams(const fn_mix_args *a) {
+    float share = 1.0f / (float)a->hc;
+    for (size_t i = 0; i < a->n; i++) {
         float sum = 0.0f;
-        for (size_t s = 0; s < hc; s++)
-            sum = fn_ref_fma(fn_ref_sigmoid_value(gate[s * d + i]), x[s * d + i], sum);
-        y[i] = sum * share;
+        for (size_t s = 0; s < a->hc; s++) {
+            size_t at = s * a->ldx + i;
+            float normed = a->x[at] * a->scale[s] * (1.0f + a->w[at]);
+            sum = fn_ref_fma(fn_ref_sigmoid_value(a->gate[s * a->ld_gate + i]), normed, sum);
+        }
+        a->y[i] = sum * share;
     }
 }
 

@@ -11,10 +11,11 @@ static float rms_scale(const float *x, size_t n, float eps) {
     return 1.0f / sqrtf(fn_ref_dot(x, x, n) / (float)n + eps);
 }
 
-void fn_ref_rms_norm(float *y, const float *x, const float *w, size_t n, float eps) {
+float fn_ref_rms_norm(float *y, const float *x, const float *w, size_t n, float eps) {
     float s = rms_scale(x, n, eps);
     for (size_t i = 0; i < n; i++)
         y[i] = x[i] * s * (1.0f + w[i]);
+    return s;
 }
 
 void fn_ref_rms_norm_gated(float *y, const float *x, const float *w, const float *gate, size_t n,

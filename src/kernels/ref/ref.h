@@ -63,7 +63,7 @@ void fn_ref_matmul_fast_int4(const fn_matmul_args *a);
 void fn_ref_write_row_f32(void *row, const float *x, size_t cols, size_t group);
 void fn_ref_write_row_bf16(void *row, const float *x, size_t cols, size_t group);
 void fn_ref_write_row_int8(void *row, const float *x, size_t cols, size_t group);
-void fn_ref_rms_norm(float *y, const float *x, const float *w, size_t n, float eps);
+float fn_ref_rms_norm(float *y, const float *x, const float *w, size_t n, float eps);
 void fn_ref_rms_norm_gated(float *y, const float *x, const float *w, const float *gate, size_t n,
                            float eps);
 void fn_ref_l2_norm(float *y, const float *x, size_t n, float eps, float scale);
@@ -75,7 +75,7 @@ void fn_ref_mul(float *y, const float *a, const float *b, size_t n);
 void fn_ref_add(float *y, const float *x, size_t n);
 void fn_ref_axpy(float *y, float a, const float *x, size_t n);
 void fn_ref_softmax(float *y, const float *x, size_t n);
-void fn_ref_mix_streams(float *y, const float *gate, const float *x, size_t hc, size_t d);
+void fn_ref_mix_streams(const fn_mix_args *a);
 void fn_ref_conv_silu(float *y, const float *const *x, const float *w, size_t taps, size_t c);
 void fn_ref_rope(float *x, const float *cos, const float *sin, size_t rotary);
 void fn_ref_delta_run(const fn_delta_run_args *a);
