@@ -1,9 +1,12 @@
-/* tokenizer.json, then (behind a NUL byte) a text: whatever loads must encode and decode safely. */
+/* tokenizer.json, then (behind a NUL byte) a text: whatever loads must encode and decode safely, and tables are taken
+ * out of a text only where the JSON library reads the same in it. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "tokens/detokenize.h"
+#include "tokens/tokenizer_tables.h"
 #include "tokens/utf8.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
@@ -57,11 +60,47 @@ static void encode_all_ways(const fn_tokenizer *t, const char *text, size_t n) {
     fn_ids_free(&ids);
 }
 
+static void check_lists(const fn_tokenizer_tables *t, const json_t *root) {
+    json_t *model = json_object_get(root, "model");
+    json_t *vocab = json_object_get(model, "vocab");
+    must(json_object_size(vocab) == t->n_vocab);
+    for (size_t i = 0; i < t->n_vocab; i++) {
+        const fn_vocab_entry *e = &t->vocab[i];
+        must(json_integer_value(json_object_getn(vocab, e->text, e->n)) == e->id);
+        must(fn_tokenizer_tables_find(t, e->text, e->n) == e->id);
+    }
+    must(json_array_size(json_object_get(model, "merges")) == t->n_merges);
+    for (size_t i = 0; i < t->n_merges; i++) {
+        const fn_merge_entry *m = &t->merges[i];
+        const json_t *item = json_array_get(json_object_get(model, "merges"), i);
+        const json_t *left = json_is_array(item) ? json_array_get(item, 0) : item;
+        size_t n = json_is_array(item) ? m->n_left : m->n_left + 1 + m->n_right;
+        must(json_string_length(left) == n && memcmp(json_string_value(left), m->left, n) == 0);
+        must(!json_is_array(item) || strcmp(json_string_value(json_array_get(item, 1)), "") == 0 ||
+             m->n_right > 0);
+    }
+}
+
+static void check_tables(const char *json, size_t n) {
+    fn_tokenizer_tables t;
+    json_t *rest = NULL;
+    json_t *root = NULL;
+    must(fn_tokenizer_tables_take(json, n, &t, NULL) == FN_OK);
+    if (t.taken_out && fn_json_parse(t.rest, t.n_rest, "rest", &rest, NULL) == FN_OK) {
+        must(fn_json_parse(json, n, "whole", &root, NULL) == FN_OK);
+        check_lists(&t, root);
+    }
+    json_decref(root);
+    json_decref(rest);
+    fn_tokenizer_tables_free(&t);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     const uint8_t *end = memchr(data, 0, n);
     size_t n_json = end != NULL ? (size_t)(end - data) : n;
     fn_tokenizer *t = NULL;
     fn_error err = {0};
+    check_tables((const char *)data, n_json);
     fn_status status = fn_tokenizer_load_bytes((const char *)data, n_json, "fuzz.json", &t, &err);
     must((status == FN_OK) == (t != NULL) && err.code == status);
     must(status == FN_OK || strncmp(err.text, "fuzz.json: ", 11) == 0);

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "base/file.h"
 
 #include <errno.h>
@@ -75,13 +76,22 @@ fn_status fn_file_map(int fd, const char *path, size_t bytes, const void **out, 
     return FN_OK;
 }
 
+/* The system's calls take what they do not write as `void *`. */
+static void *writable(const void *map) {
+    void *address;
+    memcpy(&address, &map, sizeof address);
+    return address;
+}
+
+void fn_file_map_large(const void *map, size_t offset, size_t bytes) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t begin = offset / page * page;
+    (void)madvise((char *)writable(map) + begin, offset + bytes - begin, MADV_HUGEPAGE);
+}
+
 void fn_file_unmap(const void *map, size_t bytes) {
-    union {
-        const void *read_only;
-        void *any;
-    } address = {.read_only = map};
     if (map != NULL) {
-        (void)munmap(address.any, bytes);
+        (void)munmap(writable(map), bytes);
     }
 }
 

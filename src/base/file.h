@@ -32,6 +32,9 @@ bool fn_file_same(int a, int b);
  * read after the file shrank or its disk failed raises SIGBUS. Fails with FN_E_IO. */
 FN_NODISCARD fn_status fn_file_map(int fd, const char *path, size_t bytes, const void **out,
                                    fn_error *err);
+/* Asks for `bytes` from `offset` of a mapping to be read from disk and held in large pages, as what is read whole
+ * should be: a thousandth of the page faults, and fewer misses later. A hint, for where kernel and file system can. */
+void fn_file_map_large(const void *map, size_t offset, size_t bytes);
 void fn_file_unmap(const void *map, size_t bytes);
 
 bool fn_file_exists(const char *path);

@@ -256,21 +256,43 @@ fn_status fn_tensor_read(const fn_checkpoint *c, const fn_tensor *t, uint64_t of
     return fn_file_read_at(file->fd, file->path, t->offset + offset, dst, n, err);
 }
 
+/* The bytes of a file from the first tensor whose name contains `part` to the end of the last. */
+typedef struct extent {
+    uint64_t begin, end;
+} extent;
+
+static void add_to_extent(extent *e, const fn_tensor *t) {
+    bool first = e->end == 0;
+    e->begin = first || t->offset < e->begin ? t->offset : e->begin;
+    e->end = t->offset + t->bytes > e->end ? t->offset + t->bytes : e->end;
+}
+
 fn_status fn_checkpoint_map(fn_checkpoint *c, const char *part, fn_error *err) {
     fn_status status = FN_OK;
+    extent *wanted = fn_alloc_zero(c->n_files, sizeof *wanted);
     if (c->maps == NULL) {
         c->maps = fn_alloc_zero(c->n_files, sizeof *c->maps);
     }
-    if (c->maps == NULL) {
-        return fn_fail_nomem(err, c->dir, c->n_files * sizeof *c->maps);
+    if (c->maps == NULL || wanted == NULL) {
+        fn_free(wanted);
+        return fn_fail_nomem(err, c->dir, c->n_files * (sizeof *c->maps + sizeof *wanted));
     }
-    for (size_t i = 0; i < c->n_tensors && status == FN_OK; i++) {
-        uint32_t f = c->tensors[i].file;
-        const fn_safetensors *file = &c->files[f];
-        if (c->maps[f] == NULL && strstr(c->tensors[i].name, part) != NULL) {
-            status = fn_file_map(file->fd, file->path, (size_t)file->bytes, &c->maps[f], err);
+    for (size_t i = 0; i < c->n_tensors; i++) {
+        if (strstr(c->tensors[i].name, part) != NULL) {
+            add_to_extent(&wanted[c->tensors[i].file], &c->tensors[i]);
         }
     }
+    for (size_t f = 0; f < c->n_files && status == FN_OK; f++) {
+        const fn_safetensors *file = &c->files[f];
+        if (wanted[f].end > 0 && c->maps[f] == NULL) {
+            status = fn_file_map(file->fd, file->path, (size_t)file->bytes, &c->maps[f], err);
+        }
+        if (wanted[f].end > 0 && status == FN_OK) {
+            fn_file_map_large(c->maps[f], (size_t)wanted[f].begin,
+                              (size_t)(wanted[f].end - wanted[f].begin));
+        }
+    }
+    fn_free(wanted);
     return status;
 }
 

@@ -58,8 +58,9 @@ FN_NODISCARD fn_status fn_tensor_read(const fn_checkpoint *c, const fn_tensor *t
 FN_NODISCARD fn_status fn_tensor_read_f32(const fn_checkpoint *c, const fn_tensor *t,
                                           uint64_t first, size_t count, float *dst, fn_error *err);
 
-/* Maps every file that holds a tensor whose name contains `part`, until closing; nothing is read. From then on
- * touching such a tensor raises SIGBUS when its file has shrunk. Fails with FN_E_IO or FN_E_NOMEM. */
+/* Maps every file that holds a tensor whose name contains `part`, until closing; nothing is read. Each file's part
+ * from the first of these tensors to the last is to be read in large pages. From then on touching such a tensor
+ * raises SIGBUS when its file has shrunk. Fails with FN_E_IO or FN_E_NOMEM. */
 FN_NODISCARD fn_status fn_checkpoint_map(fn_checkpoint *c, const char *part, fn_error *err);
 /* The tensor's data; NULL when its file is not mapped. c may be NULL. */
 const uint8_t *fn_tensor_mapped(const fn_checkpoint *c, const fn_tensor *t);

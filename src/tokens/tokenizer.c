@@ -1,5 +1,6 @@
 #include "tokens/tokenizer.h"
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "tokens/tokenizer_parts.h"
@@ -12,10 +13,29 @@ void fn_ids_free(fn_ids *ids) {
     *ids = (fn_ids){0};
 }
 
-static fn_status read_root(const json_t *root, const char *name, fn_tokenizer **out,
-                           fn_error *err) {
+/* The JSON around the tables, or all of it. Where the tables were taken out and the rest is no JSON, the whole text
+ * is read for the place of the fault. */
+static fn_status parse(const char *json, size_t n, const char *name, fn_tokenizer_tables *tables,
+                       json_t **root, fn_error *err) {
+    *root = NULL;
+    fn_status status = fn_tokenizer_tables_take(json, n, tables, err);
+    if (status != FN_OK) {
+        fn_error_prefix(err, "%s", name);
+        return status;
+    }
+    if (tables->taken_out) {
+        if (fn_json_parse(tables->rest, tables->n_rest, name, root, NULL) == FN_OK) {
+            return FN_OK;
+        }
+        fn_tokenizer_tables_free(tables);
+    }
+    return fn_json_parse(json, n, name, root, err);
+}
+
+static fn_status read_parsed(const json_t *root, fn_tokenizer_tables *tables, const char *name,
+                             fn_tokenizer **out, fn_error *err) {
     fn_tokenizer *t = fn_alloc_zero(1, sizeof *t);
-    fn_status status = t != NULL ? fn_tokenizer_read_json(root, t, err)
+    fn_status status = t != NULL ? fn_tokenizer_read_json(root, tables, t, err)
                                  : fn_fail_nomem(err, "tokenizer", sizeof *t);
     if (status != FN_OK) {
         fn_error_prefix(err, "%s", name);
@@ -26,26 +46,29 @@ static fn_status read_root(const json_t *root, const char *name, fn_tokenizer **
     return status;
 }
 
-fn_status fn_tokenizer_load(const char *path, fn_tokenizer **out, fn_error *err) {
+fn_status fn_tokenizer_load_bytes(const char *json, size_t n, const char *name, fn_tokenizer **out,
+                                  fn_error *err) {
+    fn_tokenizer_tables tables = {0};
     json_t *root = NULL;
     *out = NULL;
-    fn_status status = fn_json_read_file(path, MAX_FILE_BYTES, &root, err);
+    fn_status status = parse(json, n, name, &tables, &root, err);
     if (status == FN_OK) {
-        status = read_root(root, path, out, err);
+        status = read_parsed(root, &tables, name, out, err);
     }
     json_decref(root);
+    fn_tokenizer_tables_free(&tables);
     return status;
 }
 
-fn_status fn_tokenizer_load_bytes(const char *json, size_t n, const char *name, fn_tokenizer **out,
-                                  fn_error *err) {
-    json_t *root = NULL;
+fn_status fn_tokenizer_load(const char *path, fn_tokenizer **out, fn_error *err) {
+    char *json = NULL;
+    size_t n = 0;
     *out = NULL;
-    fn_status status = fn_json_parse(json, n, name, &root, err);
+    fn_status status = fn_file_read_all(path, MAX_FILE_BYTES, &json, &n, err);
     if (status == FN_OK) {
-        status = read_root(root, name, out, err);
+        status = fn_tokenizer_load_bytes(json, n, path, out, err);
     }
-    json_decref(root);
+    fn_free(json);
     return status;
 }
 

@@ -9,6 +9,7 @@
 #include "tokens/nfc.h"
 #include "tokens/tokenizer_parts.h"
 #include "tokens/tokenizer_pipeline.h"
+#include "tokens/tokenizer_tables.h"
 #include "tokens/utf8.h"
 
 /* Far above any vocabulary; keeps a damaged file from asking for gigabytes. */
@@ -44,12 +45,6 @@ static shown show_string(const json_t *string) {
     return show(json_string_value(string), json_string_length(string));
 }
 
-/* The id of a token as the file spells it; -1 if the vocabulary has none. */
-static int32_t vocab_id(const json_t *vocab, const char *token, size_t n) {
-    const json_t *id = json_object_getn(vocab, token, n);
-    return id != NULL ? (int32_t)json_integer_value(id) : -1;
-}
-
 /* The bytes a vocabulary entry stands for. One that has characters outside of the byte alphabet
  * (a special token listed among the others) stands for its own text. */
 static fn_status set_entry(fn_tokenizer *t, int32_t id, const char *key, size_t n, char *room,
@@ -61,53 +56,45 @@ static fn_status set_entry(fn_tokenizer *t, int32_t id, const char *key, size_t 
     return fn_vocabulary_set(&t->vocabulary, id, key, n, 0, err);
 }
 
-static fn_status read_entry(fn_tokenizer *t, const char *key, size_t n, const json_t *value,
-                            fn_text_buffer *room, fn_error *err) {
-    shown name = show(key, n);
-    if (!json_is_integer(value)) {
-        return fn_fail(err, FN_E_MODEL, "model.vocab: \"%s\": expected an integer, found %s",
-                       name.text, fn_json_type_name(value));
-    }
-    json_int_t id = json_integer_value(value);
-    if (id < 0 || id >= MAX_ID) {
+static fn_status read_entry(fn_tokenizer *t, const fn_vocab_entry *entry, fn_text_buffer *room,
+                            fn_error *err) {
+    if (entry->id < 0 || entry->id >= MAX_ID) {
+        shown name = show(entry->text, entry->n);
         return fn_fail(err, FN_E_MODEL, "model.vocab: \"%s\": id %lld, expected 0 to %lld",
-                       name.text, (long long)id, (long long)MAX_ID - 1);
+                       name.text, (long long)entry->id, (long long)MAX_ID - 1);
     }
-    if (fn_vocabulary_flags(&t->vocabulary, (int32_t)id) != 0) {
+    int32_t id = (int32_t)entry->id;
+    if (fn_vocabulary_flags(&t->vocabulary, id) != 0) {
         size_t m = 0;
-        const char *other = fn_vocabulary_bytes(&t->vocabulary, (int32_t)id, &m);
+        const char *other = fn_vocabulary_bytes(&t->vocabulary, id, &m);
+        shown name = show(entry->text, entry->n);
         shown second = show(other, m);
         return fn_fail(err, FN_E_MODEL,
                        "model.vocab: id %lld belongs to \"%s\" and to the entry for \"%s\"",
                        (long long)id, name.text, second.text);
     }
     room->count = 0;
-    fn_status status = fn_text_buffer_reserve(room, n, err);
-    return status == FN_OK ? set_entry(t, (int32_t)id, key, n, room->bytes, err) : status;
+    fn_status status = fn_text_buffer_reserve(room, entry->n, err);
+    return status == FN_OK ? set_entry(t, id, entry->text, entry->n, room->bytes, err) : status;
 }
 
-static fn_status read_vocab(fn_tokenizer *t, json_t *vocab, fn_error *err) {
+static fn_status read_vocab(fn_tokenizer *t, const fn_tokenizer_tables *tables, fn_error *err) {
     fn_text_buffer room = {0};
     fn_status status = FN_OK;
-    if (!json_is_object(vocab)) {
-        return fn_fail(err, FN_E_MODEL, "model.vocab: expected an object, found %s",
-                       vocab != NULL ? fn_json_type_name(vocab) : "nothing");
-    }
-    for (void *it = json_object_iter(vocab); it != NULL && status == FN_OK;
-         it = json_object_iter_next(vocab, it)) {
-        status = read_entry(t, json_object_iter_key(it), json_object_iter_key_len(it),
-                            json_object_iter_value(it), &room, err);
+    for (size_t i = 0; i < tables->n_vocab && status == FN_OK; i++) {
+        status = read_entry(t, &tables->vocab[i], &room, err);
     }
     fn_text_buffer_free(&room);
     return status;
 }
 
-static fn_status make_bpe(fn_tokenizer *t, const json_t *vocab, size_t n_merges, fn_error *err) {
+static fn_status make_bpe(fn_tokenizer *t, const fn_tokenizer_tables *tables, size_t n_merges,
+                          fn_error *err) {
     int32_t ids[256];
     for (unsigned b = 0; b < 256; b++) {
         unsigned char spelling[4];
         size_t n = fn_utf8_put(fn_byte_spelling((unsigned char)b), spelling);
-        ids[b] = vocab_id(vocab, (const char *)spelling, n);
+        ids[b] = (int32_t)fn_tokenizer_tables_find(tables, (const char *)spelling, n);
         if (ids[b] < 0) {
             return fn_fail(err, FN_E_MODEL,
                            "model.vocab: no entry for byte 0x%02X (\"%.*s\"), expected all 256", b,
@@ -117,55 +104,34 @@ static fn_status make_bpe(fn_tokenizer *t, const json_t *vocab, size_t n_merges,
     return fn_bpe_create(ids, n_merges, &t->bpe, err);
 }
 
-typedef struct merge_text {
-    const char *left;
-    size_t n_left;
-    const char *right;
-    size_t n_right;
-} merge_text;
-
-/* Merges are "left right", or [left, right] since spaces are allowed in tokens. */
-static bool split_merge(const json_t *item, merge_text *m) {
-    if (json_is_array(item) && json_array_size(item) == 2) {
-        const json_t *left = json_array_get(item, 0);
-        const json_t *right = json_array_get(item, 1);
-        *m = (merge_text){json_string_value(left), json_string_length(left),
-                          json_string_value(right), json_string_length(right)};
-        return json_is_string(left) && json_is_string(right);
+static fn_status note_spelling(fn_tokenizer *t, int32_t id, int32_t left, int32_t right,
+                               fn_error *err) {
+    void *spellings = t->spellings;
+    if (!fn_grow(&spellings, &t->spellings_capacity, t->n_spellings + 1, sizeof *t->spellings)) {
+        return fn_fail_nomem(err, "merges", sizeof *t->spellings);
     }
-    const char *text = json_string_value(item);
-    const char *space = text != NULL ? strchr(text, ' ') : NULL;
-    if (space == NULL || strchr(space + 1, ' ') != NULL) {
-        return false;
-    }
-    size_t n_left = (size_t)(space - text);
-    *m = (merge_text){text, n_left, space + 1, json_string_length(item) - n_left - 1};
-    return true;
+    t->spellings = spellings;
+    t->spellings[t->n_spellings++] = (fn_spelling){id, left, right};
+    return FN_OK;
 }
 
-static fn_status read_merge(fn_tokenizer *t, const json_t *vocab, const json_t *item, size_t i,
+static fn_status read_merge(fn_tokenizer *t, const fn_tokenizer_tables *tables, size_t i,
                             fn_text_buffer *room, fn_error *err) {
-    merge_text m;
-    if (!split_merge(item, &m)) {
-        shown s = json_is_string(item) ? show_string(item) : show(fn_json_type_name(item), 8);
-        return fn_fail(err, FN_E_MODEL,
-                       "model.merges[%zu]: expected \"left right\" or [left, right], found %s", i,
-                       s.text);
-    }
+    const fn_merge_entry *m = &tables->merges[i];
     room->count = 0;
-    fn_status status = fn_text_buffer_append(room, m.left, m.n_left, err);
+    fn_status status = fn_text_buffer_append(room, m->left, m->n_left, err);
     if (status == FN_OK) {
-        status = fn_text_buffer_append(room, m.right, m.n_right, err);
+        status = fn_text_buffer_append(room, m->right, m->n_right, err);
     }
     if (status != FN_OK) {
         return status;
     }
-    int32_t left = vocab_id(vocab, m.left, m.n_left);
-    int32_t right = vocab_id(vocab, m.right, m.n_right);
-    int32_t result = vocab_id(vocab, room->bytes, room->count);
+    int32_t left = (int32_t)fn_tokenizer_tables_find(tables, m->left, m->n_left);
+    int32_t right = (int32_t)fn_tokenizer_tables_find(tables, m->right, m->n_right);
+    int32_t result = (int32_t)fn_tokenizer_tables_find(tables, room->bytes, room->count);
     if (left < 0 || right < 0 || result < 0) {
-        shown s = left < 0    ? show(m.left, m.n_left)
-                  : right < 0 ? show(m.right, m.n_right)
+        shown s = left < 0    ? show(m->left, m->n_left)
+                  : right < 0 ? show(m->right, m->n_right)
                               : show(room->bytes, room->count);
         return fn_fail(err, FN_E_MODEL, "model.merges[%zu]: %s \"%s\" is not in model.vocab", i,
                        left < 0    ? "its left part"
@@ -175,38 +141,87 @@ static fn_status read_merge(fn_tokenizer *t, const json_t *vocab, const json_t *
     }
     uint32_t rank = (uint32_t)i;
     if (!fn_bpe_add(t->bpe, left, right, &rank, result)) {
-        shown a = show(m.left, m.n_left);
-        shown b = show(m.right, m.n_right);
+        shown a = show(m->left, m->n_left);
+        shown b = show(m->right, m->n_right);
         return fn_fail(err, FN_E_MODEL, "model.merges[%zu]: \"%s\" + \"%s\" is merges[%u] already",
                        i, a.text, b.text, rank);
     }
-    if ((fn_vocabulary_flags(&t->vocabulary, result) & FN_TOKEN_ADDED) != 0) {
-        void *spellings = t->spellings;
-        if (!fn_grow(&spellings, &t->spellings_capacity, t->n_spellings + 1,
-                     sizeof *t->spellings)) {
-            return fn_fail_nomem(err, "merges", sizeof *t->spellings);
-        }
-        t->spellings = spellings;
-        t->spellings[t->n_spellings++] = (fn_spelling){result, left, right};
-    }
-    return FN_OK;
+    bool added = (fn_vocabulary_flags(&t->vocabulary, result) & FN_TOKEN_ADDED) != 0;
+    return added ? note_spelling(t, result, left, right, err) : FN_OK;
 }
 
-static fn_status read_merges(fn_tokenizer *t, const json_t *vocab, const json_t *merges,
-                             fn_error *err) {
+static fn_status read_merges(fn_tokenizer *t, const fn_tokenizer_tables *tables, fn_error *err) {
     fn_text_buffer room = {0};
-    if (!json_is_array(merges) || json_array_size(merges) >= UINT32_MAX) {
-        return fn_fail(err, FN_E_MODEL, "model.merges: expected an array, found %s",
-                       merges != NULL ? fn_json_type_name(merges) : "nothing");
-    }
-    size_t n = json_array_size(merges);
     fn_status status = FN_OK;
-    for (size_t i = 0; i < n && status == FN_OK; i++) {
-        status = read_merge(t, vocab, json_array_get(merges, i), i, &room, err);
+    for (size_t i = 0; i < tables->n_merges && status == FN_OK; i++) {
+        status = read_merge(t, tables, i, &room, err);
     }
     fn_text_buffer_free(&room);
     return status;
 }
+
+/* ---- the tables of a tree -------------------------------------------------------------------- */
+
+static fn_status list_vocab(json_t *vocab, fn_tokenizer_tables *tables, fn_error *err) {
+    bool twice = false; /* the reader of JSON has refused it */
+    if (!json_is_object(vocab)) {
+        return fn_fail(err, FN_E_MODEL, "model.vocab: expected an object, found %s",
+                       vocab != NULL ? fn_json_type_name(vocab) : "nothing");
+    }
+    for (void *it = json_object_iter(vocab); it != NULL; it = json_object_iter_next(vocab, it)) {
+        const json_t *id = json_object_iter_value(it);
+        fn_vocab_entry entry = {.text = json_object_iter_key(it),
+                                .n = json_object_iter_key_len(it),
+                                .id = json_integer_value(id)};
+        if (!json_is_integer(id)) {
+            shown name = show(entry.text, entry.n);
+            return fn_fail(err, FN_E_MODEL, "model.vocab: \"%s\": expected an integer, found %s",
+                           name.text, fn_json_type_name(id));
+        }
+        fn_status status = fn_tokenizer_tables_add(tables, &entry, err);
+        if (status != FN_OK) {
+            return status;
+        }
+    }
+    return fn_tokenizer_tables_index(tables, &twice, err);
+}
+
+/* Merges are "left right", or [left, right] since spaces are allowed in tokens. */
+static bool split_merge(const json_t *item, fn_merge_entry *m) {
+    if (json_is_array(item) && json_array_size(item) == 2) {
+        const json_t *left = json_array_get(item, 0);
+        const json_t *right = json_array_get(item, 1);
+        *m = (fn_merge_entry){.left = json_string_value(left),
+                              .n_left = json_string_length(left),
+                              .right = json_string_value(right),
+                              .n_right = json_string_length(right)};
+        return json_is_string(left) && json_is_string(right);
+    }
+    return json_is_string(item) &&
+           fn_merge_split(json_string_value(item), json_string_length(item), m);
+}
+
+static fn_status list_merges(const json_t *merges, fn_tokenizer_tables *tables, fn_error *err) {
+    if (!json_is_array(merges) || json_array_size(merges) >= UINT32_MAX) {
+        return fn_fail(err, FN_E_MODEL, "model.merges: expected an array, found %s",
+                       merges != NULL ? fn_json_type_name(merges) : "nothing");
+    }
+    fn_status status = FN_OK;
+    for (size_t i = 0; i < json_array_size(merges) && status == FN_OK; i++) {
+        const json_t *item = json_array_get(merges, i);
+        fn_merge_entry entry;
+        if (!split_merge(item, &entry)) {
+            shown s = json_is_string(item) ? show_string(item) : show(fn_json_type_name(item), 8);
+            return fn_fail(err, FN_E_MODEL,
+                           "model.merges[%zu]: expected \"left right\" or [left, right], found %s",
+                           i, s.text);
+        }
+        status = fn_tokenizer_tables_add_merge(tables, &entry, err);
+    }
+    return status;
+}
+
+/* ---- added tokens ---------------------------------------------------------------------------- */
 
 /* One member of added_tokens. */
 typedef struct added_entry {
@@ -237,10 +252,10 @@ static fn_status unpack_added(json_t *item, size_t i, added_entry *a, fn_error *
 /* The reference gives an added token the id of the vocabulary entry of that name, else the next
  * free one, whatever the file says; where the two differ nobody could know what the model
  * learnt. */
-static fn_status check_added_id(const fn_tokenizer *t, const json_t *vocab, const added_entry *a,
-                                size_t i, int64_t next, fn_error *err) {
+static fn_status check_added_id(const fn_tokenizer *t, const fn_tokenizer_tables *tables,
+                                const added_entry *a, size_t i, int64_t next, fn_error *err) {
     shown name = show(a->text, a->n);
-    int64_t expected = vocab_id(vocab, a->text, a->n);
+    int64_t expected = fn_tokenizer_tables_find(tables, a->text, a->n);
     bool listed = expected >= 0;
     expected = listed ? expected : next;
     if (a->id != expected || a->id >= MAX_ID) {
@@ -279,7 +294,7 @@ static fn_status insert_added(fn_tokenizer *t, const added_entry *a, fn_error *e
     return status;
 }
 
-static fn_status read_added(fn_tokenizer *t, const json_t *vocab, const json_t *list,
+static fn_status read_added(fn_tokenizer *t, const fn_tokenizer_tables *tables, const json_t *list,
                             fn_error *err) {
     if (list == NULL || json_is_null(list)) {
         return FN_OK;
@@ -288,13 +303,12 @@ static fn_status read_added(fn_tokenizer *t, const json_t *vocab, const json_t *
         return fn_fail(err, FN_E_MODEL, "added_tokens: expected an array, found %s",
                        fn_json_type_name(list));
     }
-    int64_t n_vocab = (int64_t)json_object_size(vocab);
-    int64_t next = n_vocab;
+    int64_t next = (int64_t)tables->n_vocab;
     for (size_t i = 0; i < json_array_size(list); i++) {
         added_entry a;
         fn_status status = unpack_added(json_array_get(list, i), i, &a, err);
         if (status == FN_OK) {
-            status = check_added_id(t, vocab, &a, i, next, err);
+            status = check_added_id(t, tables, &a, i, next, err);
         }
         if (status == FN_OK) {
             unsigned special = a.special != 0 ? FN_TOKEN_SPECIAL : 0;
@@ -329,23 +343,29 @@ static fn_status refuse_twins(const fn_tokenizer *t, fn_error *err) {
     return FN_OK;
 }
 
-fn_status fn_tokenizer_read_json(const json_t *root, fn_tokenizer *t, fn_error *err) {
+fn_status fn_tokenizer_read_json(const json_t *root, fn_tokenizer_tables *tables, fn_tokenizer *t,
+                                 fn_error *err) {
     fn_status status = fn_tokenizer_read_pipeline(root, t, err);
-    if (status != FN_OK) {
-        return status;
-    }
     const json_t *model = json_object_get(root, "model");
-    json_t *vocab = json_object_get(model, "vocab");
     const json_t *merges = json_object_get(model, "merges");
-    status = read_vocab(t, vocab, err);
-    if (status == FN_OK) {
-        status = make_bpe(t, vocab, json_array_size(merges), err);
+    bool listed = tables->taken_out;
+    if (status == FN_OK && !listed) {
+        status = list_vocab(json_object_get(model, "vocab"), tables, err);
     }
     if (status == FN_OK) {
-        status = read_added(t, vocab, json_object_get(root, "added_tokens"), err);
+        status = read_vocab(t, tables, err);
     }
     if (status == FN_OK) {
-        status = read_merges(t, vocab, merges, err);
+        status = make_bpe(t, tables, listed ? tables->n_merges : json_array_size(merges), err);
+    }
+    if (status == FN_OK) {
+        status = read_added(t, tables, json_object_get(root, "added_tokens"), err);
+    }
+    if (status == FN_OK && !listed) {
+        status = list_merges(merges, tables, err);
+    }
+    if (status == FN_OK) {
+        status = read_merges(t, tables, err);
     }
     if (status == FN_OK) {
         status = fn_vocabulary_index(&t->vocabulary, err);

@@ -10,6 +10,7 @@
 #include "tokens/bpe.h"
 #include "tokens/pretokenize.h"
 #include "tokens/tokenizer.h"
+#include "tokens/tokenizer_tables.h"
 #include "tokens/vocabulary.h"
 
 /* An added token that merges can make as well: left + right spell it without its id. */
@@ -31,7 +32,9 @@ struct fn_tokenizer {
     size_t spellings_capacity;
 };
 
-/* Fills an empty tokenizer from a parsed tokenizer.json; messages do not name the file. */
-FN_NODISCARD fn_status fn_tokenizer_read_json(const json_t *root, fn_tokenizer *t, fn_error *err);
+/* Fills an empty tokenizer from a parsed tokenizer.json, and from its tables where they were taken out of it; else
+ * they are filled from the tree. Messages do not name the file. */
+FN_NODISCARD fn_status fn_tokenizer_read_json(const json_t *root, fn_tokenizer_tables *tables,
+                                              fn_tokenizer *t, fn_error *err);
 
 #endif

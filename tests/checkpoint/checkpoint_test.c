@@ -232,6 +232,34 @@ static void one_tensor_in_two_files_is_refused(void **state) {
     made_model_free(&m);
 }
 
+static void mapped_tensors_are_the_bytes_of_their_files(void **state) {
+    (void)state;
+    made_model m = tiny(made_plain_layout());
+    made_write(&m);
+    fn_checkpoint *c = open_ok(&m);
+    size_t mapped = 0;
+    assert_int_equal(fn_checkpoint_map(c, ".layers.1.", NULL), FN_OK);
+    for (size_t i = 0; i < fn_checkpoint_count(c); i++) {
+        const fn_tensor *t = fn_checkpoint_at(c, i);
+        const uint8_t *view = fn_tensor_mapped(c, t);
+        if (view == NULL) {
+            assert_null(strstr(t->name, ".layers.1."));
+            continue;
+        }
+        uint8_t *bytes = malloc((size_t)t->bytes + 1);
+        assert_non_null(bytes);
+        assert_int_equal(fn_tensor_read(c, t, 0, bytes, (size_t)t->bytes, NULL), FN_OK);
+        assert_memory_equal(view, bytes, (size_t)t->bytes);
+        assert_string_equal(fn_checkpoint_mapped_file(c, view),
+                            fn_checkpoint_file_path(c, t->file));
+        free(bytes);
+        mapped++;
+    }
+    assert_true(mapped > 0 && mapped < fn_checkpoint_count(c));
+    fn_checkpoint_close(c);
+    made_model_free(&m);
+}
+
 /* Rewrites the index with one entry removed (file NULL), added or changed. */
 static void edit_index(const made_model *m, const char *tensor, const char *file) {
     char path[320];
@@ -368,6 +396,7 @@ int main(void) {
         cmocka_unit_test(many_missing_shards_are_counted),
         cmocka_unit_test(truncated_shards_are_refused_with_both_sizes),
         cmocka_unit_test(one_tensor_in_two_files_is_refused),
+        cmocka_unit_test(mapped_tensors_are_the_bytes_of_their_files),
         cmocka_unit_test(index_and_headers_must_agree),
         cmocka_unit_test(index_that_is_no_index_is_refused),
         cmocka_unit_test(file_the_index_forgot_is_found),

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -211,6 +212,55 @@ static void an_entry_listed_twice_is_refused_with_its_place(void **state) {
     check_error(status, &err, FN_E_MODEL, "made.json", "line 3", "duplicate");
 }
 
+/* Whether the tables come from the text or, as where characters are written as surrogates, from a tree of it. */
+static void a_file_loads_alike_in_every_spelling(void **state) {
+    (void)state;
+    static const size_t forms[] = {JSON_COMPACT, JSON_INDENT(2), JSON_ENSURE_ASCII};
+    static const char text[] = "Stra\xC3\x9F"
+                               "e \xF0\x9F\x98\x80\xF0\x9F\x98\x80 the end";
+    fn_tokenizer *plain = token_load("plain.json");
+    fn_ids want = encode(plain, text, sizeof text - 1, false);
+    for (size_t k = 0; k < sizeof forms / sizeof forms[0]; k++) {
+        json_t *root = token_json("plain.json");
+        json_t *vocab = json_object_get(json_object_get(root, "model"), "vocab");
+        fn_tokenizer *t = NULL;
+        /* An entry outside of the byte alphabet, which is never made by merges. */
+        assert_int_equal(json_object_del(root, "added_tokens"), 0);
+        assert_int_equal(json_object_set_new(vocab, "\xF0\x9F\x98\x80", json_integer(16000)), 0);
+        char *json = json_dumps(root, forms[k]);
+        assert_int_equal(fn_tokenizer_load_bytes(json, strlen(json), "made.json", &t, NULL), FN_OK);
+        fn_ids ids = encode(t, text, sizeof text - 1, false);
+        assert_int_equal(ids.count, want.count);
+        assert_memory_equal(ids.items, want.items, want.count * sizeof *want.items);
+        assert_int_equal(fn_tokenizer_id(t, "\xF0\x9F\x98\x80", 4), 16000);
+        fn_ids_free(&ids);
+        fn_tokenizer_free(t);
+        free(json);
+        json_decref(root);
+    }
+    fn_ids_free(&want);
+    fn_tokenizer_free(plain);
+}
+
+/* The place is that in the file, wherever the fault stands. */
+static void a_fault_behind_the_tables_is_told_with_its_line(void **state) {
+    (void)state;
+    json_t *root = token_json("plain.json");
+    char *text = json_dumps(root, JSON_INDENT(1));
+    char want[32];
+    size_t lines = 1;
+    fn_error err = {0};
+    text[strlen(text) - 1] = ']';
+    for (const char *at = text; *at != '\0'; at++) {
+        lines += *at == '\n' ? 1 : 0;
+    }
+    (void)snprintf(want, sizeof want, "line %zu,", lines);
+    fn_status status = load_text(text, strlen(text), &err);
+    check_error(status, &err, FN_E_MODEL, "made.json", want);
+    free(text);
+    json_decref(root);
+}
+
 static void broken_and_empty_files_are_refused(void **state) {
     (void)state;
     static const char *const texts[] = {"",   "null",          "[]",           "{",
@@ -270,6 +320,8 @@ int main(void) {
         cmocka_unit_test(harmless_differences_load),
         cmocka_unit_test(a_merge_listed_twice_is_refused_with_both_places),
         cmocka_unit_test(an_entry_listed_twice_is_refused_with_its_place),
+        cmocka_unit_test(a_file_loads_alike_in_every_spelling),
+        cmocka_unit_test(a_fault_behind_the_tables_is_told_with_its_line),
         cmocka_unit_test(broken_and_empty_files_are_refused),
         cmocka_unit_test(a_truncated_file_is_refused),
         cmocka_unit_test(failing_allocations_are_errors),
