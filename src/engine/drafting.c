@@ -190,14 +190,14 @@ fn_status fn_draft_guess(void *ud, const float *logits, size_t position, int32_t
     return fn_stepper_guess(ud, logits, position, id, err);
 }
 
-/* Guesses behind the id at the session's end, into its ids. */
+/* Guesses behind the id at the session's end, which is the answer's already, into its ids. */
 static fn_status guess(fn_draft_run *run, size_t *wanted, size_t *made, fn_error *err) {
     fn_session *s = run->session;
     const fn_engine *e = s->engine;
     size_t length = fn_session_length(s);
     size_t room = e->context - length - 1;
-    size_t left = fn_stepper_left(run->stepper) - 1; /* behind the id that is chosen */
-    size_t rows = fn_forward_room(e->forward) - 1;   /* beside a scheduler's chunk */
+    size_t left = fn_stepper_more(run->stepper) ? fn_stepper_left(run->stepper) : 0;
+    size_t rows = fn_forward_room(e->forward) - 1; /* beside a scheduler's chunk */
     size_t n = s->drafter != NULL ? fn_draft_pace_choose(&s->pace) : 0;
     n = n < room ? n : room;
     n = n < left ? n : left;
@@ -216,7 +216,6 @@ static fn_status guess(fn_draft_run *run, size_t *wanted, size_t *made, fn_error
                                 .pick = fn_draft_guess,
                                 .ud = run->stepper,
                                 .out = s->ids + length + 1};
-    fn_stepper_suppose(run->stepper, s->ids[length]);
     fn_status status = fn_drafters_propose(&request, 1, s->rows, err);
     fn_stepper_forget(run->stepper);
     *made = request.made;
@@ -265,11 +264,11 @@ fn_status fn_draft_pass(fn_draft_run *run, int32_t *id, fn_error *err) {
     fn_draft_outcome pass = {0};
     s->ids[length] = *id;
     s->logits_ready = false;
-    fn_status status = run_rows(run, &pass, err);
+    fn_status status = fn_stepper_accept(run->stepper, err);
+    status = status == FN_OK ? run_rows(run, &pass, err) : status;
     if (status != FN_OK) {
         return status;
     }
-    status = fn_stepper_accept(run->stepper, err);
     while (status == FN_OK && fn_stepper_more(run->stepper)) {
         const float *logits = s->rows + pass.held * s->engine->shape.vocab;
         status = fn_stepper_choose(run->stepper, logits, length + pass.held + 1, id, err);

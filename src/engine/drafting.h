@@ -62,8 +62,8 @@ typedef struct fn_draft_run {
     fn_drafting counts;
 } fn_draft_run;
 
-/* One pass: *id, chosen and not yet read, becomes part of the answer, and so do the guesses behind it that hold.
- * *id is then the next one, if the stepper wants more. */
+/* One pass: *id, chosen and not yet read, becomes part of the answer and is told at once, before the forward that
+ * reads it; so do then the guesses behind it that hold. *id is then the next one, if the stepper wants more. */
 FN_NODISCARD fn_status fn_draft_pass(fn_draft_run *run, int32_t *id, fn_error *err);
 
 #endif

@@ -5,7 +5,6 @@
 static fn_status generate(fn_session *session, fn_stepper *stepper, fn_generated *out,
                           fn_error *err) {
     double begin = fn_clock_seconds();
-    double first = 0;
     int32_t id = -1;
     const float *logits = NULL;
     fn_draft_run run = {.session = session, .stepper = stepper};
@@ -17,13 +16,13 @@ static fn_status generate(fn_session *session, fn_stepper *stepper, fn_generated
                      ? fn_stepper_choose(stepper, logits, fn_session_length(session), &id, err)
                      : status;
     }
+    double first = fn_clock_seconds() - begin;
     while (status == FN_OK && fn_stepper_more(stepper)) {
         status = fn_draft_pass(&run, &id, err);
-        first = first > 0 ? first : fn_clock_seconds() - begin;
     }
     status = status == FN_OK ? fn_stepper_finish(stepper, err) : status;
     *out = fn_stepper_result(stepper);
-    out->first_seconds = first;
+    out->first_seconds = out->n_ids > 0 ? first : 0;
     out->drafting = run.counts;
     status = status == FN_OK ? fn_session_mark(session, err) : status;
     out->seconds = fn_clock_seconds() - begin;

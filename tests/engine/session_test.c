@@ -205,6 +205,41 @@ static void a_cancelled_answer_leaves_a_usable_session(void **unused) {
     fn_engine_close(engine);
 }
 
+typedef struct reading {
+    const fn_session *session;
+    size_t prompt, told;
+} reading;
+
+static bool is_not_read_yet(void *ud, const fn_event *event) {
+    reading *r = ud;
+    if (event->kind == FN_EVENT_TOKEN) {
+        assert_int_equal(fn_session_length(r->session), r->prompt + r->told);
+        r->told++;
+    }
+    return true;
+}
+
+/* Nobody waits for the forward that only the id behind it needs. */
+static void an_id_is_told_before_the_forward_that_reads_it(void **unused) {
+    (void)unused;
+    fn_engine *engine = open_model(model_dirs[0], 1, 16, CONTEXT);
+    fn_session *s = new_session(engine);
+    reading r = {.session = s, .prompt = 10};
+    int32_t ids[10];
+    make_ids(engine, 85, ids, 10);
+    assert_int_equal(fn_session_sync(s, ids, 10, NULL, NULL), FN_OK);
+    fn_generation g = fn_generation_default(fn_engine_text(engine));
+    g.on_event = is_not_read_yet;
+    g.ud = &r;
+    g.max_tokens = 5;
+    g.ignore_end = true;
+    assert_int_equal(fn_session_generate(s, &g, NULL, NULL), FN_OK);
+    assert_int_equal(r.told, 5);
+    assert_int_equal(fn_session_length(s), 15);
+    fn_session_destroy(s);
+    fn_engine_close(engine);
+}
+
 static void not_a_number_is_an_error_never_token_zero(void **unused) {
     (void)unused;
     fn_error err = {0};
@@ -414,6 +449,7 @@ int main(void) {
         cmocka_unit_test(generation_stops_at_a_full_context),
         cmocka_unit_test(one_seed_gives_one_text_and_another_seed_another),
         cmocka_unit_test(a_cancelled_answer_leaves_a_usable_session),
+        cmocka_unit_test(an_id_is_told_before_the_forward_that_reads_it),
         cmocka_unit_test(not_a_number_is_an_error_never_token_zero),
         cmocka_unit_test(damaged_saved_sessions_are_refused),
         cmocka_unit_test(saved_sessions_of_another_kind_are_refused),
