@@ -97,7 +97,7 @@ static void make_shortlist(fn_draft_setup *setup, size_t wanted, const fn_shape 
 }
 
 fn_status fn_draft_setup_settle(fn_draft_setup *setup, const fn_engine_options *o,
-                                const fn_shape *shape, const fn_text *text, fn_error *err) {
+                                const fn_shape *shape, fn_error *err) {
     fn_drafter_choice own = shape->n_mtp > 0 ? FN_DRAFT_MTP : FN_DRAFT_OFF;
     if (o->draft == FN_DRAFT_MTP && shape->n_mtp == 0) {
         return fn_fail(err, FN_E_USAGE, "drafting with the MTP head: %.300s has none%s",
@@ -110,6 +110,11 @@ fn_status fn_draft_setup_settle(fn_draft_setup *setup, const fn_engine_options *
     setup->least = o->draft_fixed ? 0 : o->draft_least < 0 ? DEFAULT_LEAST : o->draft_least;
     setup->most = o->draft_tokens > 0 ? o->draft_tokens : FN_DRAFTS_DEFAULT;
     setup->most = setup->kind == FN_DRAFT_OFF ? 0 : setup->most;
+    return FN_OK;
+}
+
+fn_status fn_draft_setup_read_text(fn_draft_setup *setup, const fn_engine_options *o,
+                                   const fn_shape *shape, const fn_text *text, fn_error *err) {
     make_shortlist(setup, o->draft_vocab > 0 ? o->draft_vocab : DEFAULT_VOCAB, shape, text);
     return setup->model != NULL ? check_vocabulary(setup->model, o, shape, text, err) : FN_OK;
 }

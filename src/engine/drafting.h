@@ -26,11 +26,15 @@ typedef struct fn_draft_setup {
 /* Before the main model is planned: loads the draft model if one is asked for. */
 FN_NODISCARD fn_status fn_draft_setup_open(const fn_engine_options *options, fn_draft_setup *out,
                                            fn_error *err);
-/* With the model's shape and text known: settles the kind. Fails with FN_E_USAGE for what cannot be. */
+/* With the model's shape known: settles the kind. Fails with FN_E_USAGE for what cannot be. */
 FN_NODISCARD fn_status fn_draft_setup_settle(fn_draft_setup *setup,
                                              const fn_engine_options *options,
-                                             const fn_shape *shape, const fn_text *text,
-                                             fn_error *err);
+                                             const fn_shape *shape, fn_error *err);
+/* With its text known: which ids are guessed. Fails with FN_E_USAGE when they mean others in the draft model. */
+FN_NODISCARD fn_status fn_draft_setup_read_text(fn_draft_setup *setup,
+                                                const fn_engine_options *options,
+                                                const fn_shape *shape, const fn_text *text,
+                                                fn_error *err);
 void fn_draft_setup_close(fn_draft_setup *setup);
 const char *fn_draft_name(const fn_draft_setup *setup);
 

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/machine.h"
 #include "base/mem.h"
+#include "engine/text_load.h"
 #include "weights/packed.h"
 #include "weights/plan.h"
 
@@ -78,13 +79,7 @@ static fn_status open_files(fn_engine *e, const fn_engine_options *options, fn_e
     if (status == FN_OK && files->prepared != NULL && options->map_prepared) {
         status = fn_checkpoint_map(e->checkpoint, FN_PACKED_MARK, err);
     }
-    if (status == FN_OK) {
-        fn_text_options text = {.model_dir = options->model_dir,
-                                .tokenizer_path = options->tokenizer_path,
-                                .template_path = options->template_path};
-        status = fn_text_open(&text, &e->text, err);
-    }
-    return status == FN_OK ? check_text(e, options, err) : status;
+    return status;
 }
 
 uint64_t fn_session_bytes(const fn_shape *shape, const fn_state_layout *layout, size_t context,
@@ -256,6 +251,52 @@ static fn_status check_options(const fn_engine_options *options, fn_error *err) 
     return fn_weight_settings_check(&settings, err);
 }
 
+static fn_status take_text(fn_engine *e, const fn_engine_options *options, fn_text_load *text,
+                           fn_error *err) {
+    fn_status status = fn_text_load_take(text, &e->text, err);
+    status = status == FN_OK ? check_text(e, options, err) : status;
+    return status == FN_OK ? fn_draft_setup_read_text(&e->draft, options, &e->shape, e->text, err)
+                           : status;
+}
+
+/* Everything but the files' headers and the text. */
+static fn_status open_rest(fn_engine *e, const fn_engine_options *options, fn_error *err) {
+    fn_status status = fn_draft_setup_settle(&e->draft, options, &e->shape, err);
+    status = status == FN_OK ? fn_pool_create(options->threads, &e->pool, err) : status;
+    if (status == FN_OK) {
+        fn_state_layout_init(&e->shape, e->shape.n_mtp > 0, e->precision, &e->layout);
+        status = fit(e, options, err);
+    }
+    return status == FN_OK ? load(e, options, err) : status;
+}
+
+/* Whether the text may be taken when all else is done: where nothing is converted or read whole, which would delay
+ * the news of a broken text file, and no draft model waits to be compared with it. */
+static bool loads_at_once(const fn_engine *e, const fn_engine_options *options) {
+    return e->files.prepared != NULL && options->map_prepared && options->ngram != FN_NGRAM_RAM &&
+           e->draft.model == NULL;
+}
+
+/* Faults are told in the order of files, text, rest, whichever is noticed first. */
+static fn_status open_all(fn_engine *e, const fn_engine_options *options, fn_error *err) {
+    fn_text_options files = {.model_dir = options->model_dir,
+                             .tokenizer_path = options->tokenizer_path,
+                             .template_path = options->template_path};
+    fn_text_load text;
+    fn_error later = {0};
+    fn_text_load_begin(&text, &files);
+    fn_status status = open_files(e, options, err);
+    if (status != FN_OK) {
+        (void)fn_text_load_take(&text, &e->text, NULL);
+        return status;
+    }
+    bool beside = loads_at_once(e, options);
+    status = beside ? FN_OK : take_text(e, options, &text, err);
+    fn_status rest = status == FN_OK ? open_rest(e, options, &later) : status;
+    status = beside ? take_text(e, options, &text, err) : status;
+    return status == FN_OK && rest != FN_OK ? fn_fail(err, rest, "%s", later.text) : status;
+}
+
 fn_status fn_engine_open(const fn_engine_options *options, fn_engine **out, fn_error *err) {
     *out = NULL;
     double start = fn_clock_seconds();
@@ -274,15 +315,7 @@ fn_status fn_engine_open(const fn_engine_options *options, fn_engine **out, fn_e
     e->mutex_ready = pthread_mutex_init(&e->mutex, NULL) == 0;
     status = pick_kernels(e, options->isa, err);
     status = status == FN_OK ? fn_draft_setup_open(options, &e->draft, err) : status;
-    status = status == FN_OK ? open_files(e, options, err) : status;
-    status = status == FN_OK ? fn_draft_setup_settle(&e->draft, options, &e->shape, e->text, err)
-                             : status;
-    status = status == FN_OK ? fn_pool_create(options->threads, &e->pool, err) : status;
-    if (status == FN_OK) {
-        fn_state_layout_init(&e->shape, e->shape.n_mtp > 0, e->precision, &e->layout);
-        status = fit(e, options, err);
-    }
-    status = status == FN_OK ? load(e, options, err) : status;
+    status = status == FN_OK ? open_all(e, options, err) : status;
     if (status != FN_OK) {
         fn_engine_close(e);
         return status;
