@@ -111,7 +111,8 @@ typedef struct fn_trace_options {
 } fn_trace_options;
 
 /* Runs the ids from an empty state and writes `logits` [B,T,V] float32 and, with trace, the tensors of the
- * ladder of evidence (docs/ledger.md) to a safetensors file. */
+ * ladder of evidence (docs/ledger.md) to a safetensors file. FN_E_NUMERIC, with the file written, when a logit is not
+ * a number. */
 FN_API fn_status fn_trace_run(fn_engine *engine, const fn_trace_options *options, const char *path,
                               fn_error *err);
 

@@ -19,6 +19,7 @@
 #include "flashnext_tools.h"
 
 #define MAX_LIST 256
+#define MAX_NUMBER 100000000
 #define MAX_ROUNDS 1000
 #define MOST_SEQUENCES 256
 /* A share beyond this says that the limit was measured while something else ran: the round does not count. */
@@ -59,12 +60,12 @@ static fn_status read_list(const bench *b, cli_option_id id, const char *otherwi
     for (*n = 0; *at != 0; (*n)++) {
         char *end = NULL;
         unsigned long long value = strtoull(at, &end, 10);
-        bool number = *at >= '0' && *at <= '9' && value <= 100000000 && value >= least;
+        bool number = *at >= '0' && *at <= '9' && value <= MAX_NUMBER && value >= least;
         if (!number || (*end != 0 && (*end != ',' || end[1] == 0)) || *n == MAX_LIST) {
             return cli_fail(err, FN_E_USAGE,
-                            "bench: '%s': expected up to %d numbers of at least %zu, with commas "
-                            "between them",
-                            text, MAX_LIST, least);
+                            "bench: --%s: found '%s', expected up to %d numbers from %zu to %d, "
+                            "with commas between them",
+                            cli_option_table[id].name, text, MAX_LIST, least, MAX_NUMBER);
         }
         list[*n] = (size_t)value;
         at = *end == ',' ? end + 1 : end;
@@ -78,6 +79,20 @@ static size_t largest(const size_t *list, size_t n) {
         most = list[i] > most ? list[i] : most;
     }
     return most;
+}
+
+/* An empty list, or zeros alone, say that there is nothing of that kind to measure. */
+static fn_status check_lists(const bench *b, fn_error *err) {
+    if (largest(b->prompts, b->n_prompts) == 0 && largest(b->answers, b->n_answers) == 0) {
+        return cli_fail(err, FN_E_USAGE,
+                        "bench: nothing to measure: expected a number above 0 in --n-prompt or "
+                        "--n-gen");
+    }
+    if (b->n_depths == 0 || b->n_batches == 0) {
+        return cli_fail(err, FN_E_USAGE, "bench: --%s: expected at least one number",
+                        cli_option_table[b->n_depths == 0 ? CLI_OPT_DEPTH : CLI_OPT_BATCH].name);
+    }
+    return FN_OK;
 }
 
 static fn_status read_options(bench *b, fn_error *err) {
@@ -107,7 +122,7 @@ static fn_status read_options(bench *b, fn_error *err) {
     if (status == FN_OK && b->drafts.wanted && cli_is_set(b->options, CLI_OPT_BATCH)) {
         status = cli_fail(err, FN_E_USAGE, "bench: --batch and drafting exclude each other");
     }
-    return status;
+    return status == FN_OK ? check_lists(b, err) : status;
 }
 
 /* The text of --ids-file instead of random ids, and its length as the only depth. */
@@ -361,12 +376,13 @@ static fn_status run_test(bench *b, fn_session *base, bool prompt, size_t n, siz
 }
 
 /* Behind one id at least: a draft needs something to start from. */
-static fn_status run_drafts(bench *b, fn_session *base, size_t tokens, fn_error *err) {
+static fn_status run_drafts(bench *b, fn_session *base, size_t depth, size_t tokens,
+                            fn_error *err) {
     json_t *result = NULL;
     fn_status status =
         fn_session_length(base) == 0 ? fn_session_append(base, b->ids, 1, err) : FN_OK;
     if (status == FN_OK) {
-        status = cli_bench_drafts_run(&b->drafts, base, tokens, b->rounds, &result, err);
+        status = cli_bench_drafts_run(&b->drafts, base, depth, tokens, b->rounds, &result, err);
     }
     if (status == FN_OK) {
         if (strcmp(b->format, "jsonl") == 0) {
@@ -389,7 +405,7 @@ static fn_status run_depth(bench *b, size_t depth, fn_error *err) {
     for (size_t i = 0; i < b->n_answers * b->n_batches && status == FN_OK; i++) {
         size_t n = b->answers[i / b->n_batches];
         if (n > 0 && b->drafts.wanted) {
-            status = run_drafts(b, base, n, err);
+            status = run_drafts(b, base, depth, n, err);
         } else if (n > 0) {
             status = run_test(b, base, false, n, b->batches[i % b->n_batches], err);
         }

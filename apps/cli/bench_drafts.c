@@ -82,8 +82,8 @@ static json_t *result_json(const cli_bench_drafts *drafts, const rounds *r, size
     return object;
 }
 
-fn_status cli_bench_drafts_run(const cli_bench_drafts *drafts, fn_session *base, size_t tokens,
-                               size_t n, json_t **result, fn_error *err) {
+fn_status cli_bench_drafts_run(const cli_bench_drafts *drafts, fn_session *base, size_t depth,
+                               size_t tokens, size_t n, json_t **result, fn_error *err) {
     bool simulated = drafts->n_held > 0;
     double *room = cli_alloc(7 * n * sizeof *room);
     rounds r = {.plain = room,
@@ -109,7 +109,7 @@ fn_status cli_bench_drafts_run(const cli_bench_drafts *drafts, fn_session *base,
         }
     }
     if (status == FN_OK) {
-        *result = result_json(drafts, &r, fn_session_length(base), tokens);
+        *result = result_json(drafts, &r, depth, tokens);
     }
     free(room);
     return status;

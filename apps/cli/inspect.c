@@ -167,6 +167,14 @@ static void print_object(const char *title, json_t *object) {
     }
 }
 
+/* What was read, and what was not. */
+static void print_checked(const json_t *root) {
+    const char *ngram = cli_json_text(cli_json_at(root, "prepared"), "ngram");
+    bool linked = strcmp(ngram, "link") == 0;
+    printf("\nChecked: every byte of this directory is what was written%s\n",
+           linked ? "; of the linked n-gram table, sizes and headers alone" : "");
+}
+
 static fn_status check(const cli_options *options, const char *dir, fn_error *err) {
     cli_progress progress;
     cli_signals_catch();
@@ -201,6 +209,9 @@ int cli_inspect(const cli_options *options) {
         print_object("Shape", json_object_get(root, "shape"));
         print_object("Numbers by class", json_object_get(root, "params"));
         print_tensors(root);
+        if (cli_flag(options, CLI_OPT_CHECK)) {
+            print_checked(root);
+        }
         json_decref(root);
     }
     fn_string_free(json);

@@ -151,8 +151,8 @@ X(TOP_K, "top-k", 0, COUNT, CLI_SAMPLING, "", "N", \
   0, 1e9, CLI_LIVE, "Sampling", \
   "choose among the N likeliest tokens (0: all)") \
 X(TOP_P, "top-p", 0, NUMBER, CLI_SAMPLING, "", "X", \
-  1e-6, 1, CLI_LIVE, "Sampling", \
-  "choose among the likeliest tokens that hold probability X together (1: all)") \
+  0, 1, CLI_LIVE, "Sampling", \
+  "choose among the likeliest tokens that hold probability X together (1: all; 0: the best alone)") \
 X(MIN_P, "min-p", 0, NUMBER, CLI_SAMPLING, "", "X", \
   0, 1, CLI_LIVE, "Sampling", \
   "leave out tokens less likely than X times the likeliest (0: none)") \

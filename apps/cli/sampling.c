@@ -13,6 +13,9 @@
 #include "cli/model.h"
 #include "cli/report.h"
 
+/* What 0 stands for, the likeliest token alone: a share that it always holds. */
+#define LEAST_TOP_P 1e-6F
+
 /* 32 bits are enough, and short enough to type again. */
 static uint64_t random_seed(void) {
     uint32_t seed = 0;
@@ -85,6 +88,9 @@ fn_status cli_sampling_make(const cli_options *options, const fn_text *text, siz
     fn_sampling *sampling = &out->sampling;
     take_float(options, CLI_OPT_TEMP, &sampling->temperature);
     take_float(options, CLI_OPT_TOP_P, &sampling->top_p);
+    if (cli_is_set(options, CLI_OPT_TOP_P) && sampling->top_p < LEAST_TOP_P) {
+        sampling->top_p = LEAST_TOP_P;
+    }
     take_float(options, CLI_OPT_MIN_P, &sampling->min_p);
     take_float(options, CLI_OPT_REPEAT_PENALTY, &sampling->repetition_penalty);
     take_float(options, CLI_OPT_PRESENCE_PENALTY, &sampling->presence_penalty);

@@ -1,4 +1,5 @@
 /* Traced forwards: runs ids through the model and writes what the ladder of evidence compares. */
+#include <math.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -388,6 +389,27 @@ static fn_status write_file(const tracer *t, const char *path, fn_error *err) {
     return fn_tensor_writer_finish(writer, err);
 }
 
+/* The file is whole all the same: its intermediate values show where it began. */
+static fn_status check_numbers(const tracer *t, fn_error *err) {
+    const tensor *x = &t->tensors[T_logits];
+    const float *logits = (const float *)(const void *)x->data;
+    size_t V = t->engine->shape.vocab;
+    size_t n = x->bytes / sizeof *logits;
+    size_t bad = 0;
+    size_t first = 0;
+    for (size_t i = n; i-- > 0;) {
+        bad += isnan(logits[i]) ? 1 : 0;
+        first = isnan(logits[i]) ? i : first;
+    }
+    return bad == 0
+               ? FN_OK
+               : fn_fail(err, FN_E_NUMERIC,
+                         "%zu of %zu logits are not a number, the first in row %zu at position "
+                         "%zu, of id %zu",
+                         bad, n, first / V / t->options->length, first / V % t->options->length,
+                         first % V);
+}
+
 fn_status fn_trace_run(fn_engine *engine, const fn_trace_options *options, const char *path,
                        fn_error *err) {
     tracer t = {.engine = engine, .options = options};
@@ -408,6 +430,7 @@ fn_status fn_trace_run(fn_engine *engine, const fn_trace_options *options, const
         copy_delta_states(&t);
         status = write_file(&t, path, err);
     }
+    status = status == FN_OK ? check_numbers(&t, err) : status;
     for (size_t b = 0; t.states != NULL && b < options->rows; b++) {
         fn_state_destroy(t.states[b]);
     }

@@ -447,6 +447,37 @@ static fn_status check_room(const run *r, uint64_t missing) {
                                      r->dir, (double)missing * 1e-9, (double)room * 1e-9);
 }
 
+/* Whether all that goes along is there, too. */
+static fn_status has_companions(const run *r, bool *all) {
+    fn_status status = FN_OK;
+    *all = true;
+    for (size_t i = 0; i < N_COMPANIONS && status == FN_OK; i++) {
+        struct stat source;
+        struct stat copy;
+        char *from = fn_path_join(fn_checkpoint_dir(r->plan->source->checkpoint), companions[i]);
+        char *to = fn_path_join(r->dir, companions[i]);
+        if (from == NULL || to == NULL) {
+            status = fn_fail_nomem(r->err, companions[i], strlen(r->dir));
+        } else if (stat(from, &source) == 0) {
+            *all = *all && stat(to, &copy) == 0 && copy.st_size == source.st_size;
+        }
+        fn_free(to);
+        fn_free(from);
+    }
+    return status;
+}
+
+/* Whether a directory with a manifest lacks a file, or has one that was damaged where that shows without reading its
+ * data. */
+static fn_status lacks_something(run *r, bool *lacks) {
+    uint64_t missing = 0;
+    bool companions_there = false;
+    fn_status status = sum_missing(r, &missing);
+    status = status == FN_OK ? has_companions(r, &companions_there) : status;
+    *lacks = missing > 0 || !companions_there;
+    return status;
+}
+
 static fn_status begin(run *r, dir_state state) {
     fn_status status = FN_OK;
     uint64_t missing = 0;
@@ -512,7 +543,11 @@ fn_status fn_prepare_run(fn_prepare_plan *plan, const char *dir, fn_pool *pool,
     fn_status status = make_identity(&r);
     status = status == FN_OK ? take_lock(&r) : status;
     status = status == FN_OK ? look(&r, &state) : status;
+    bool lacks = state != DIR_WHOLE;
     if (status == FN_OK && state == DIR_WHOLE) {
+        status = lacks_something(&r, &lacks);
+    }
+    if (status == FN_OK && !lacks) {
         remove_unfinished(&r); /* killed between the two */
     } else if (status == FN_OK) {
         status = begin(&r, state);

@@ -43,8 +43,19 @@ def test_lines_come_as_soon_as_a_run_is_done_and_are_whole(flashnext):
 
 
 def test_wrong_lists_are_usage_errors(flashnext):
-    for flag, value in (("-d", "1,,2"), ("-d", "x"), ("-b", "0"), ("-b", "257"), ("-p", "5,"), ("-p", "-3"), ("-n", "x")):
-        assert flashnext.run("bench", flag, value).returncode == 2, (flag, value)
+    for flag, value, words in (("-d", "1,,2", "--n-depth: found '1,,2'"), ("-d", "x", "--n-depth"), ("-d", "", "--n-depth"),
+                               ("-b", "0", "--batch: found '0', expected up to 256 numbers from 1 to 100000000"),
+                               ("-b", "257", "--batch"), ("-b", "", "--batch"), ("-p", "5,", "--n-prompt"), ("-p", "-3", "--n-prompt"),
+                               ("-p", "abc", "--n-prompt: found 'abc'"), ("-n", "x", "--n-gen"),
+                               ("-n", "999999999", "--n-gen: found '999999999', expected up to 256 numbers from 0 to 100000000")):
+        answer = flashnext.run("bench", flag, value)
+        assert answer.returncode == 2 and words in answer.stderr, (flag, value, answer.stderr)
+
+
+def test_nothing_to_measure_is_a_usage_error(flashnext):
+    for none in ("", "0", "0,0"):
+        answer = flashnext.run("bench", "-p", none, "-n", none)
+        assert answer.returncode == 2 and "nothing to measure" in answer.stderr and answer.stdout == ""
 
 
 # The share of passes in which the first, second, third guess holds, as measured on the released weights.
@@ -71,7 +82,7 @@ def test_simulated_drafts_may_all_hold_or_none(flashnext):
     for shares, tokens in (("0,0", 1), ("1,1", 3), ("1,0,0,0,0,0,0,0", 2)):
         got = flashnext.json(*FAST, "-n", 30, "-d", "0,40", "--draft-sim", shares, "-o", "json")
         assert [r["tokens_per_pass"] for r in got["drafting"]] == [tokens, tokens]
-        assert [r["depth"] for r in got["drafting"]] == [1, 40]
+        assert [r["depth"] for r in got["drafting"]] == [0, 40]
 
 
 def test_drafters_are_measured_on_a_given_text(flashnext, tmp_path):
@@ -89,10 +100,10 @@ def test_drafters_are_measured_on_a_given_text(flashnext, tmp_path):
 
 def test_forms_of_drafting_output_agree(flashnext):
     rows = list(csv.DictReader(io.StringIO(flashnext.ok(*FAST, "-n", 9, "--draft-sim", "1,0.5", "-o", "csv"))))
-    assert [(r["drafter"], r["depth"], r["tokens"]) for r in rows] == [("mtp simulated", "1", "9")]
+    assert [(r["drafter"], r["depth"], r["tokens"]) for r in rows] == [("mtp simulated", "0", "9")]
     assert rows[0]["accepted_percent"].startswith("100 ") and float(rows[0]["speed"]) > 0
     table = flashnext.ok(*FAST, "-n", 9, "-p", 5, "--draft-sim", "1,0.5", "--profile")
-    assert "| pp5 | 0 | 1 |" in table and "| mtp, simulated | 1 |" in table and "with drafts:" in table
+    assert "| pp5 | 0 | 1 |" in table and "| mtp, simulated | 0 |" in table and "with drafts:" in table
 
 
 def test_wrong_drafting_is_refused(flashnext):

@@ -376,6 +376,11 @@ def test_nan_weights_are_an_error_and_never_a_token(copy_of, flashnext, tmp_path
     (tmp_path / "ids.json").write_text("[1, 2, 3]")
     done = flashnext.run("run", "--model-dir", folder, "--ids-file", tmp_path / "ids.json", "--temp", 0, "--json")
     assert done.returncode == 1 and done.stdout == "" and "not a number" in done.stderr, done.stderr
+    out = tmp_path / "out.safetensors"
+    done = flashnext.run("logits", "--model-dir", folder, "--ids-file", tmp_path / "ids.json", "--out", out)
+    assert done.returncode == 1 and done.stderr.endswith(
+        "3 of 330 logits are not a number, the first in row 0 at position 0, of id 0\n"), done.stderr
+    assert out.exists()
 
 
 def test_long_names_of_files_are_whole(flashnext, copy_of):

@@ -207,6 +207,13 @@ def test_seed_is_told_and_repeats(flashnext, ids):
     assert flashnext.json(*sample)["seed"] != first["seed"]
 
 
+def test_a_top_p_of_zero_is_the_likeliest_token(flashnext, ids):
+    def text(*options):
+        return flashnext.json("run", "--ids-file", ids, "--new-tokens", 12, "--json", *options)["ids"]
+
+    assert text("--temp", 3, "--top-k", 0, "--top-p", 0, "--seed", 5) == text("--temp", 0)
+
+
 def test_logit_bias_bans_and_forces(flashnext, ids):
     greedy = new_ids(flashnext, ids, "-n", 1)[0]
     assert new_ids(flashnext, ids, "-n", 1, "--logit-bias", f"{greedy}=-inf")[0] != greedy

@@ -258,6 +258,19 @@ def test_missing_and_strange_files_are_named(flashnext, whole, tmp_path):
     assert flashnext.run("plan", "--model-dir", whole).returncode == 3
 
 
+def test_the_same_command_mends_a_finished_directory(flashnext, whole, tmp_path):
+    good = tmp_path / "good"
+    shutil.copytree(whole, good)
+    files = sorted(whole.glob("*.safetensors"))
+    times = {p.name: p.stat().st_mtime_ns for p in files}
+    for damage in (files[0].unlink, lambda: os.truncate(files[0], 4096), lambda: flip(files[0], 60),
+                   (whole / "config.json").unlink, lambda: (whole / "config.json").write_text("{}")):
+        damage()
+        flashnext.ok(*quantize(MINI, whole))
+        same_folders(good, whole)
+    assert all(p.stat().st_mtime_ns == times[p.name] for p in files[1:])
+
+
 # ---- shrinking -------------------------------------------------------------------------------------
 
 
