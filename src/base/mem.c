@@ -76,6 +76,10 @@ void fn_pages_give_back(void *ptr, size_t bytes) {
     }
 }
 
+void fn_pages_ask_huge(void *ptr, size_t bytes, bool huge) {
+    (void)madvise(ptr, bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+}
+
 bool fn_grow(void **items, size_t *capacity, size_t need, size_t size) {
     if (need <= *capacity) {
         return true;

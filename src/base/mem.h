@@ -28,6 +28,9 @@ void fn_pages_free(void *ptr, size_t bytes);
 /* The system may have what lies behind bytes [ptr, ptr + bytes) of them; they read as zeros from then on,
  * except at the edges, where a page is shared with others. */
 void fn_pages_give_back(void *ptr, size_t bytes);
+/* Asks for huge pages again, or for none: where some of a huge page was given back, the system would fill it up
+ * by itself sooner or later. */
+void fn_pages_ask_huge(void *ptr, size_t bytes, bool huge);
 
 /* Makes room for at least `need` elements of `size` bytes in *items, doubling; false when out of
  * memory (then *items and *capacity are untouched). */

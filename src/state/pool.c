@@ -20,6 +20,7 @@ struct fn_state_pool {
     size_t promised[FN_CLASSES]; /* blocks that states may hold at once */
     fn_block *free[FN_CLASSES];  /* used before: there is memory behind them */
     fn_block *fresh[FN_CLASSES]; /* not since they came, or since it was given back */
+    bool trimmed;                /* and nothing was taken since: no huge pages are asked for */
     uint64_t kept_bytes;
     slab *slabs;
 };
@@ -106,10 +107,18 @@ void fn_pool_unpromise(fn_state_pool *pool, size_t class_index, size_t less) {
     pthread_mutex_unlock(&pool->mutex);
 }
 
+static void ask_huge(fn_state_pool *pool, bool huge) {
+    for (const slab *s = pool->slabs; s != NULL && pool->trimmed == huge; s = s->next) {
+        fn_pages_ask_huge(s->data, s->data_bytes, huge);
+    }
+    pool->trimmed = !huge;
+}
+
 fn_status fn_block_take(fn_state_pool *pool, size_t class_index, fn_block **out, fn_error *err) {
     fn_status status = FN_OK;
     *out = NULL;
     pthread_mutex_lock(&pool->mutex);
+    ask_huge(pool, true);
     fn_block **list = &pool->free[class_index];
     list = *list != NULL ? list : &pool->fresh[class_index];
     if (*list == NULL) {
@@ -191,6 +200,7 @@ void fn_state_pool_trim(fn_state_pool *pool, size_t spare_recurrent) {
     for (fn_block *b = pool->free[FN_CLASS_RECURRENT]; b != NULL; b = b->next) {
         b->spared = false;
     }
+    ask_huge(pool, false);
     pthread_mutex_unlock(&pool->mutex);
 }
 
