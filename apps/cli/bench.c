@@ -149,7 +149,7 @@ static fn_status open_model(bench *b, const cli_id_rows *rows, fn_error *err) {
     size_t most = largest(b->prompts, b->n_prompts);
     size_t answer = largest(b->answers, b->n_answers);
     most = most > answer ? most : answer;
-    size_t context = largest(b->depths, b->n_depths) + most + 2 * FN_MAX_DRAFTS + 1;
+    size_t context = largest(b->depths, b->n_depths) + most + (size_t)2 * FN_MAX_DRAFTS + 1;
     size_t batch = largest(b->batches, b->n_batches);
     fn_status status = cli_model_open(b->options, FN_PRECISION_DEFAULT, context, &b->model, err);
     if (status == FN_OK && rows->ids != NULL) {

@@ -109,13 +109,22 @@ void fn_tokenizer_tables_free(fn_tokenizer_tables *t) {
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
+/* The byte where the scanner stands; 0 at the end. */
+static char here(const scanner *s) {
+    char c = 0;
+    if (s->at < s->end) {
+        c = *s->at;
+    }
+    return c;
+}
+
 /* The next byte that is no white space; 0 at the end. */
 static char peek(scanner *s) {
     while (s->at < s->end &&
            (*s->at == ' ' || *s->at == '\n' || *s->at == '\r' || *s->at == '\t')) {
         s->at++;
     }
-    return s->at < s->end ? *s->at : '\0';
+    return here(s);
 }
 
 static bool take(scanner *s, char c) {
@@ -184,7 +193,7 @@ static bool read_hex(const char *at, uint32_t *out) {
 static bool read_escape(scanner *s) {
     static const char names[] = "\"\\/bfnrt";
     static const char values[] = "\"\\/\b\f\n\r\t";
-    char c = s->at < s->end ? *s->at : '\0';
+    char c = here(s);
     const char *name = c != '\0' ? strchr(names, c) : NULL;
     uint32_t code = 0;
     if (name != NULL) {
