@@ -124,6 +124,17 @@ static void gate_head(const fn_step *s, const fn_delta_weights *w, size_t row, s
     s->k->rms_norm_gated(out, out, w->norm, z, dv, m->norm_eps);
 }
 
+/* Rows lie far apart: what gate_head will read of one is fetched some rows before. */
+#define GATE_AHEAD 6
+static void fetch_head(const fn_step *s, size_t row, size_t head) {
+    size_t dv = s->shape->delta_v_dim;
+    size_t at = (row * s->shape->delta_v_heads + head) * dv;
+    for (size_t i = 0; i < dv; i += FN_LINE_FLOATS) {
+        __builtin_prefetch(s->z + at + i, 1);
+        __builtin_prefetch(s->delta_out + at + i, 1);
+    }
+}
+
 /* Head after head, each of all segments: threads share every segment, however long one is. Rows whose blocks are
  * kept run one by one, the others at once: the same bits. */
 static void run_heads(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
@@ -137,6 +148,9 @@ static void run_heads(const fn_step *s, void *ctx, size_t begin, size_t end, siz
             run_head(s, j->index, g, head, t, rows);
         }
         for (size_t t = 0; t < g->n; t++) {
+            if (t + GATE_AHEAD < g->n) {
+                fetch_head(s, g->first + t + GATE_AHEAD, head);
+            }
             gate_head(s, j->w, g->first + t, head);
         }
     }

@@ -129,14 +129,13 @@ static void mix_together(const fn_step *s, mix_job *j, size_t rows) {
 /* ---- many rows: each thread takes rows of its own through the whole mixer ---- */
 
 #define MIX_COLUMNS ((size_t)128) /* of each stream, whose gates stay in the second cache */
-#define LINE_FLOATS ((size_t)16)
 
 /* The streams' columns of a row, which lie far from those of the row before. */
 static void fetch_columns(const fn_step *s, const mix_job *j, size_t row, size_t c, size_t n) {
     size_t d = s->shape->hidden;
     const float *x = j->streams + row * fn_shape_streams(s->shape) + c;
     for (size_t i = 0; i < s->shape->hc; i++) {
-        for (size_t at = 0; at < n; at += LINE_FLOATS) {
+        for (size_t at = 0; at < n; at += FN_LINE_FLOATS) {
             __builtin_prefetch(x + i * d + at);
         }
     }

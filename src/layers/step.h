@@ -23,6 +23,9 @@ typedef struct fn_open_block {
     int32_t *positions; /* [ratio, 3], and of the next token behind the open block's */
 } fn_open_block;
 
+/* Floats of a line of the caches. */
+#define FN_LINE_FLOATS ((size_t)16)
+
 /* Segments of one forward at most. */
 #define FN_STEP_SEGMENTS 256
 
