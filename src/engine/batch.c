@@ -62,9 +62,6 @@ static void add_riding(fn_scheduler *s, load *l, size_t row) {
 /* Under the engine's mutex: guessing computes. */
 static fn_status plan(fn_scheduler *s, load *l, fn_error *err) {
     size_t row = 0;
-    *l = take_stock(s);
-    s->n_batch = 0;
-    s->answers = l->answers;
     fn_batch_guess(s, l->answers, l->prompts > 0);
     for (size_t i = 0; i < s->max_running; i++) {
         fn_sequence *q = &s->sequences[i];
@@ -75,7 +72,7 @@ static fn_status plan(fn_scheduler *s, load *l, fn_error *err) {
     }
     add_riding(s, l, row);
     fn_status status = fn_batch_chunk_begin(s, l->answers, row, err);
-    fn_pace_begin(&s->pace, row, s->chunk_rows);
+    fn_pace_join(&s->pace, row, s->chunk_rows);
     return status;
 }
 
@@ -190,7 +187,7 @@ static bool take(void *ud, size_t part) {
     fn_scheduler *s = ud;
     bool first = s->pace.taken == 0;
     bool goes = !s->rode && fn_pace_take(&s->pace, part, fn_clock_seconds());
-    return goes && (first || s->n_batch > 0 || !is_news(s));
+    return goes && (first || s->answers > 0 || !is_news(s));
 }
 
 static void assign_logits(fn_scheduler *s) {
@@ -318,12 +315,45 @@ static void count(fn_scheduler *s, const load *l, size_t read, size_t held, doub
     s->prompt_ids += l->ids + read;
 }
 
+/* Whether all went well: then the caller goes on. */
+static bool finish(fn_scheduler *s, fn_status status, const fn_error *error) {
+    if (status != FN_E_CANCELLED) { /* else who cancelled leaves next */
+        take_outcomes(s, status, error);
+    }
+    return status == FN_OK;
+}
+
+/* What little is left of a chunk, before the forward of the answers (fn_pace_ends), if nobody waits for its logits. */
+static bool read_rest(fn_scheduler *s, const load *l) {
+    fn_error error = {0};
+    size_t rows = s->chunk_rows;
+    size_t part = fn_forward_held_part(s->engine->forward);
+    if (s->n_chunk == 0 || l->answers == 0 || s->rode || fn_batch_chunk_wants(s) ||
+        !fn_pace_ends(&s->pace, rows, part)) {
+        return true;
+    }
+    pthread_mutex_lock(&s->engine->mutex);
+    fn_status status = run(s, &error);
+    pthread_mutex_unlock(&s->engine->mutex);
+    s->forwards++;
+    s->rows += rows;
+    s->prompt_ids += rows;
+    return finish(s, status, &error);
+}
+
 bool fn_batch_run(fn_scheduler *s) {
     bool chosen = choose_from_all_kept(s);
     fn_error error = {0};
-    load l = {0};
-    pthread_mutex_lock(&s->engine->mutex);
     double begin = fn_clock_seconds();
+    load l = take_stock(s);
+    s->n_batch = 0;
+    s->answers = l.answers;
+    fn_pace_begin(&s->pace, l.answers);
+    if (!read_rest(s, &l)) {
+        return true;
+    }
+    s->n_batch = 0;
+    pthread_mutex_lock(&s->engine->mutex);
     fn_status status = plan(s, &l, &error);
     size_t chunk = s->n_chunk;
     if (status != FN_OK) { /* only the chunk's: the others have not run yet */
@@ -337,13 +367,9 @@ bool fn_batch_run(fn_scheduler *s) {
         return chosen;
     }
     double passed = fn_clock_seconds() - begin;
-    if (status == FN_E_CANCELLED) {
-        return true; /* who cancelled leaves next */
-    }
     size_t held = s->drafting.accepted;
     size_t read = chunk > 0 && s->n_chunk == 0 ? s->chunk_rows : 0;
-    take_outcomes(s, status, &error);
-    if (status == FN_OK) {
+    if (finish(s, status, &error)) {
         count(s, &l, read, s->drafting.accepted - held, passed);
     }
     s->busy_seconds += fn_clock_seconds() - begin;

@@ -86,6 +86,15 @@ bool fn_batch_chunk_wanted(const fn_scheduler *s) {
     return false;
 }
 
+bool fn_batch_chunk_wants(const fn_scheduler *s) {
+    for (size_t i = 0; i < s->n_chunk; i++) {
+        if (s->chunk[i]->wants) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void fn_batch_chunk_drop(fn_scheduler *s) {
     if (s->n_chunk > 0) {
         pthread_mutex_lock(&s->engine->mutex);

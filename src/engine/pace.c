@@ -1,35 +1,26 @@
 #include "engine/pace.h"
 
 #include "base/mem.h"
-#include "forward/trunk.h"
 
 #define LEAST_ROWS 16
 #define FIRST_ROWS 64 /* while nothing is known of parts */
 #define MOST_RIDING 64
 /* A chunk that is larger must be read this much faster. */
 #define CLEARLY 1.02
+/* What is left of a chunk goes before the answers if it takes less of what is allowed. */
+#define LITTLE 0.75
 
-fn_status fn_pace_init(fn_pace *p, const fn_shape *shape, bool mtp, fn_error *err) {
-    size_t n = fn_trunk_parts_of(shape);
-    *p = (fn_pace){.n_parts = n + mtp, .kinds = fn_alloc_zero(n + mtp, sizeof *p->kinds)};
-    if (p->kinds == NULL) {
-        return fn_fail_nomem(err, "the scheduler", n + mtp);
-    }
-    for (size_t i = 0; i < n; i++) {
-        bool delta = shape->layer_kind[i / FN_TRUNK_LAYER_PARTS] == FN_LAYER_DELTA;
-        p->kinds[i] = i % FN_TRUNK_LAYER_PARTS != 0 ? FN_PACE_EXPERTS
-                      : delta                       ? FN_PACE_DELTA
-                                                    : FN_PACE_ATTENTION;
-    }
-    if (mtp) {
-        p->kinds[n] = FN_PACE_MTP;
-    }
-    return FN_OK;
+fn_status fn_pace_init(fn_pace *p, size_t n_parts, fn_error *err) {
+    *p = (fn_pace){.n_parts = n_parts, .bias = 1};
+    p->cost = fn_alloc_zero(n_parts * FN_PACE_SIZES, sizeof *p->cost);
+    return p->cost != NULL
+               ? FN_OK
+               : fn_fail_nomem(err, "the scheduler", n_parts * FN_PACE_SIZES * sizeof *p->cost);
 }
 
 void fn_pace_deinit(fn_pace *p) {
-    fn_free(p->kinds);
-    p->kinds = NULL;
+    fn_free(p->cost);
+    p->cost = NULL;
 }
 
 static double between(double x, double least, double most) {
@@ -61,6 +52,10 @@ static size_t size_of(double rows) {
     return size;
 }
 
+static fn_pace_cost *costs_of(const fn_pace *p, size_t part) {
+    return p->cost + part * FN_PACE_SIZES;
+}
+
 static bool known(const fn_pace_cost *c) {
     return c->seconds > 0;
 }
@@ -78,7 +73,7 @@ static const fn_pace_cost *nearest(const fn_pace_cost *cost, size_t at, int step
 /* On the line through what is known on both sides; beyond that, in proportion upwards, and downwards too, but never
  * less than `least`. 0: nothing is known. */
 static double cost_of(const fn_pace *p, size_t part, double rows, double least) {
-    const fn_pace_cost *cost = p->cost[p->kinds[part]];
+    const fn_pace_cost *cost = costs_of(p, part);
     size_t at = size_of(rows);
     const fn_pace_cost *low = nearest(cost, at, -1);
     const fn_pace_cost *high = nearest(cost, at, 1);
@@ -102,12 +97,6 @@ static double cost_of(const fn_pace *p, size_t part, double rows, double least) 
     return rows > one->rows ? one->seconds * rows / one->rows : scaled;
 }
 
-/* Is it known for about so many rows? */
-static bool knows_near(const fn_pace *p, size_t part, double rows) {
-    const fn_pace_cost *c = &p->cost[p->kinds[part]][size_of(rows)];
-    return known(c);
-}
-
 static bool knows_parts(const fn_pace *p) {
     for (size_t i = 0; i < p->n_parts; i++) {
         if (!(cost_of(p, i, 1, 0) > 0)) {
@@ -120,7 +109,11 @@ static bool knows_parts(const fn_pace *p) {
 /* May be held up by the system: one measurement moves what is known by half at most. */
 static void learn(fn_pace *p, size_t part, double seconds) {
     double rows = (double)p->rows;
-    fn_pace_cost *c = &p->cost[p->kinds[part]][size_of(rows)];
+    fn_pace_cost *c = &costs_of(p, part)[size_of(rows)];
+    double guess = cost_of(p, part, rows, share_of(p, p->quiet));
+    if (guess > 0) {
+        p->bias += 0.3 * (between(seconds / guess, 0.5, 2) - p->bias);
+    }
     if (known(c)) {
         double scaled = c->seconds * rows / c->rows;
         seconds = scaled + 0.3 * (between(seconds, 0.5 * scaled, 1.5 * scaled) - scaled);
@@ -130,25 +123,26 @@ static void learn(fn_pace *p, size_t part, double seconds) {
 
 /* ---- how many rows ---- */
 
-/* Forwards that a chunk of so many rows takes; *over: the longest time beyond what is planned. */
-static size_t forwards_of(const fn_pace *p, double rows, double quiet, double *over) {
-    size_t n = 0;
-    size_t taken = 0;
-    double used = 0;
-    *over = 0;
-    for (size_t part = 0; part < p->n_parts; part++) {
-        double cost = cost_of(p, part, rows, share_of(p, quiet));
-        if (n == 0 || used + cost > allowed(p, quiet, taken + 1, FN_PACE_STRETCH)) {
-            n++;
-            used = 0;
-            taken = 0;
+#define PLANNED 24 /* forwards */
+
+/* Rows a forward that chunks of so many rows make, one behind the other; 0: a part is too long for a forward. */
+static double rate_of(const fn_pace *p, double rows, double quiet) {
+    double read = 0;
+    for (size_t n = 0, part = 0; n < PLANNED; n++) {
+        double used = 0;
+        for (size_t taken = 1; taken <= p->n_parts; taken++) {
+            used += cost_of(p, part, rows, share_of(p, quiet));
+            if (used > allowed(p, quiet, taken, FN_PACE_STRETCH)) {
+                if (taken == 1) {
+                    return 0;
+                }
+                break;
+            }
+            read += rows / (double)p->n_parts;
+            part = (part + 1) % p->n_parts;
         }
-        used += cost;
-        taken++;
-        double more = used - allowed(p, quiet, taken, FN_PACE_STRETCH);
-        *over = more > *over ? more : *over;
     }
-    return n;
+    return read / PLANNED;
 }
 
 size_t fn_pace_rows(const fn_pace *p, size_t answers, size_t room) {
@@ -163,9 +157,8 @@ size_t fn_pace_rows(const fn_pace *p, size_t answers, size_t room) {
         return FIRST_ROWS < room ? FIRST_ROWS : room;
     }
     for (size_t rows = least; rows <= room; rows += rows / 16 + 1) {
-        double over = 0;
-        double rate = (double)rows / (double)forwards_of(p, (double)rows, quiet, &over);
-        if (rate > CLEARLY * best_rate && !(over > 0)) {
+        double rate = rate_of(p, (double)rows, quiet);
+        if (rate > CLEARLY * best_rate) {
             best_rate = rate;
             best = rows;
         }
@@ -194,12 +187,35 @@ size_t fn_pace_ride(const fn_pace *p, size_t answers, size_t room) {
 
 /* ---- one forward ---- */
 
-void fn_pace_begin(fn_pace *p, size_t answers, size_t rows) {
+void fn_pace_begin(fn_pace *p, size_t answers) {
+    p->quiet = answers > 0 ? fn_row_times_near(&p->alone, answers) : 0;
+    p->taken = 0;
+    p->used = 0;
+    p->ahead = 0;
+    p->marks = 0;
+}
+
+static double expected(const fn_pace *p, size_t part) {
+    return p->bias * cost_of(p, part, (double)p->rows, share_of(p, p->quiet));
+}
+
+bool fn_pace_ends(fn_pace *p, size_t rows, size_t part) {
+    double left = 0;
+    p->rows = rows;
+    p->rest = true;
+    for (size_t i = part; i < p->n_parts; i++) {
+        left += expected(p, i);
+    }
+    return p->quiet > 0 && left <= LITTLE * allowed(p, p->quiet, 0, FN_PACE_STRETCH);
+}
+
+void fn_pace_join(fn_pace *p, size_t answers, size_t rows) {
     p->quiet = answers > 0 ? fn_row_times_near(&p->alone, answers) : 0;
     p->rows = rows;
     p->taken = 0;
-    p->used = 0;
     p->marks = 0;
+    p->ahead = p->used;
+    p->rest = false;
 }
 
 void fn_pace_mark(fn_pace *p, double now) {
@@ -216,10 +232,9 @@ bool fn_pace_take(fn_pace *p, size_t part, double now) {
     if (part == p->n_parts) {
         return false;
     }
-    double next = cost_of(p, part, (double)p->rows, share_of(p, p->quiet));
-    bool goes = p->taken == 0 || !(p->quiet > 0) ||
-                (knows_near(p, part, (double)p->rows) &&
-                 p->used + next <= allowed(p, p->quiet, p->taken + 1, FN_PACE_LIMIT));
+    double next = expected(p, part);
+    bool fits = next > 0 && p->used + next <= allowed(p, p->quiet, p->taken + 1, FN_PACE_LIMIT);
+    bool goes = p->used + (double)p->taken == 0 || !(p->quiet > 0) || p->rest || fits;
     p->taken += goes;
     return goes;
 }

@@ -5,27 +5,19 @@
  *          gap between two words. The chunk has as many rows as fill such forwards best, one forward or several: with
  *          many rows an expert is read once for more of them; with few the whole chunk goes along, and all weights
  *          are read once for it and the answers. Its parts (forward.h) then go along as long as the forward stays below
- *          FN_PACE_LIMIT times, one at least, so that every prompt goes on. No model of the machine: what a part took
+ *          FN_PACE_LIMIT times, one at least, so that every prompt goes on; and what little is left of one chunk
+ *          goes before the answers, so that the next can fill their forward. No model of the machine: what a part took
  *          with about as many rows is what the next one takes.
- * Threads: one. Memory: the kinds of parts. */
+ * Threads: one. Memory: what parts took. */
 #ifndef FN_ENGINE_PACE_H
 #define FN_ENGINE_PACE_H
 
 #include "base/status.h"
 #include "engine/row_times.h"
-#include "shape/shape.h"
 
 #define FN_PACE_STRETCH 2.7
 #define FN_PACE_LIMIT 2.9
 #define FN_PACE_MAX_ANSWERS 128
-
-typedef enum fn_part_kind {
-    FN_PACE_DELTA,     /* a layer's first half, ... */
-    FN_PACE_ATTENTION, /* ... of either kind, */
-    FN_PACE_EXPERTS,   /* and its second */
-    FN_PACE_MTP,
-    FN_PACE_KINDS
-} fn_part_kind;
 
 /* What a part takes, as measured last for about as many rows. */
 typedef struct fn_pace_cost {
@@ -37,23 +29,25 @@ typedef struct fn_pace_cost {
 
 typedef struct fn_pace {
     fn_row_times alone; /* forwards of so many answers' rows without a prompt */
-    uint8_t *kinds;     /* [n_parts]: fn_part_kind of a chunk's parts */
-    size_t n_parts;
-    fn_pace_cost cost[FN_PACE_KINDS][FN_PACE_SIZES];
+    size_t n_parts;     /* of a chunk */
+    fn_pace_cost *cost; /* [n_parts, FN_PACE_SIZES] */
+    double bias;        /* of late, what parts took over what was expected */
     double
         outside; /* share of a forward of answers that lies outside the parts: the LM head's, above all */
 
     /* the forward at hand */
     double quiet; /* seconds of the answers alone; 0: there are none */
     size_t rows;  /* of the chunk */
-    size_t taken; /* parts, so far */
-    double used;  /* seconds in them */
+    size_t taken; /* parts, so far, together with the answers */
+    double used;  /* seconds in them, and in those that were taken before */
+    double ahead; /* seconds in those before */
     double at;    /* when the last one began */
+    bool rest;    /* they go before the answers */
     size_t marks; /* parts that have begun, taken or not */
     double first_mark, last_mark;
 } fn_pace;
 
-FN_NODISCARD fn_status fn_pace_init(fn_pace *p, const fn_shape *shape, bool mtp, fn_error *err);
+FN_NODISCARD fn_status fn_pace_init(fn_pace *p, size_t n_parts, fn_error *err);
 void fn_pace_deinit(fn_pace *p);
 
 /* Are forwards of so many answers measured? If not: run them alone once. */
@@ -65,8 +59,13 @@ size_t fn_pace_rows(const fn_pace *p, size_t answers, size_t room);
  * chunk. */
 size_t fn_pace_ride(const fn_pace *p, size_t answers, size_t room);
 
-/* A forward over so many rows of answers begins; the chunk beside it has so many. */
-void fn_pace_begin(fn_pace *p, size_t answers, size_t rows);
+/* A step of so many answers begins. */
+void fn_pace_begin(fn_pace *p, size_t answers);
+/* The chunk on its way has so many rows; is what is left of it from `part` on so little that it should be read to its
+ * end at once, before the answers' forward, so that another chunk can fill that? */
+bool fn_pace_ends(fn_pace *p, size_t rows, size_t part);
+/* From here on parts go together with the rows of the answers and their guesses; the chunk beside has so many. */
+void fn_pace_join(fn_pace *p, size_t answers, size_t rows);
 /* A part begins, whoever's rows go through it. */
 void fn_pace_mark(fn_pace *p, double now);
 /* Does this part go along? As of fn_carry (forward.h), with the time. */

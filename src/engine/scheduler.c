@@ -375,8 +375,7 @@ fn_status fn_scheduler_create(fn_engine *engine, const fn_scheduler_options *opt
     status = status == FN_OK ? check_memory(s, options, err) : status;
     status = status == FN_OK ? make_buffers(s, err) : status;
     if (status == FN_OK) {
-        bool mtp = engine->weights->mtp != NULL;
-        status = fn_pace_init(&s->pace, &engine->shape, mtp, err);
+        status = fn_pace_init(&s->pace, fn_forward_parts(engine->forward), err);
     }
     status = status == FN_OK ? make_cache(s, options, err) : status;
     status = status == FN_OK ? start_thread(s, err) : status;

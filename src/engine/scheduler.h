@@ -157,6 +157,8 @@ FN_NODISCARD fn_status fn_batch_chunk_begin(fn_scheduler *s, size_t answers, siz
 void fn_batch_chunk_forget(fn_scheduler *s);
 /* Does anybody still want what it reads? */
 bool fn_batch_chunk_wanted(const fn_scheduler *s);
+/* Does it end a prompt, whose answer begins with it? */
+bool fn_batch_chunk_wants(const fn_scheduler *s);
 /* Ends it, if there is one: what it has read is lost. */
 void fn_batch_chunk_drop(fn_scheduler *s);
 

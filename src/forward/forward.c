@@ -130,6 +130,10 @@ bool fn_forward_holds(const fn_forward *f) {
     return f->held.step.rows > 0;
 }
 
+size_t fn_forward_held_part(const fn_forward *f) {
+    return f->part;
+}
+
 void fn_forward_watch(fn_forward *f, bool (*go_on)(void *ud), void *ud) {
     f->run.step.go_on = go_on;
     f->run.step.go_on_ud = ud;

@@ -65,6 +65,8 @@ FN_NODISCARD fn_status fn_forward_hold(fn_forward *forward, const fn_segment *se
 /* Ends it where it is: no state has changed. */
 void fn_forward_drop(fn_forward *forward);
 bool fn_forward_holds(const fn_forward *forward);
+/* The part of what is held that comes next. */
+size_t fn_forward_held_part(const fn_forward *forward);
 /* Rows that a forward may have beside what is held. */
 size_t fn_forward_room(const fn_forward *forward);
 /* Parts that a chunk has: those of the layers in their order (trunk.h); behind them, where the model has one, the
