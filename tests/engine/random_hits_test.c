@@ -15,6 +15,7 @@
 #include "engine/scheduler.h"
 #include "support/model_case.h"
 #include "support/requests.h"
+#include "support/sanitized.h"
 #include "support/temp_dir.h"
 
 #define CONTEXT 320
@@ -22,9 +23,10 @@
 #define MOST_ANSWER 24
 #define TALKS 7
 #define TOGETHER 4
+#define ENOUGH 120 /* requests a model, for everything to have happened */
 
 static uint64_t first_seed = 1;
-static size_t n_requests = 120;
+static size_t n_requests = SANITIZED ? 20 : ENOUGH;
 
 typedef struct chance {
     uint64_t seed, n;
@@ -224,8 +226,10 @@ static void hits_have_the_bits_of_cold_runs(void **unused) {
                   "%llu evictions, %zu restarts\n",
                   w.compared, w.hits, w.left[0], w.left[1], w.left[2], w.left[3],
                   (unsigned long long)w.disk_hits, (unsigned long long)w.evictions, w.restarts);
-    assert_true(w.left[0] + w.left[1] + w.left[2] + w.left[3] > 10); /* of each, as chance has it */
-    assert_true(w.disk_hits > 0 && w.evictions > 0 && w.restarts > 0);
+    if (n_requests >= ENOUGH) {
+        assert_true(w.left[0] + w.left[1] + w.left[2] + w.left[3] > 10);
+        assert_true(w.disk_hits > 0 && w.evictions > 0 && w.restarts > 0);
+    }
 }
 
 int main(int argc, char **argv) {
