@@ -15,8 +15,8 @@
 #include "base/status.h"
 #include "engine/row_times.h"
 
-#define FN_PACE_STRETCH 2.7
-#define FN_PACE_LIMIT 2.9
+#define FN_PACE_STRETCH 2.6
+#define FN_PACE_LIMIT 2.75
 #define FN_PACE_MAX_ANSWERS 128
 
 /* What a part takes, as measured last for about as many rows. */
