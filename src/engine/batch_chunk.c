@@ -44,7 +44,7 @@ static size_t choose_members(fn_scheduler *s, size_t n_prompts, size_t room) {
         taken += n;
         n_prompts--;
     }
-    s->turn = (s->turn + 1) % s->max_running;
+    s->turn = s->turn + 1 < s->max_running ? s->turn + 1 : 0;
     return taken;
 }
 
