@@ -130,15 +130,16 @@ static void make(fn_scheduler *s) {
     for (size_t i = 0; i < s->max_running; i++) {
         fn_sequence *q = &s->sequences[i];
         if (q->wanted > 0) {
-            s->requests[n++] = (fn_draft_request){.drafter = q->drafter,
-                                                  .state = q->state,
-                                                  .ids = q->ids,
-                                                  .n = q->n_ids,
-                                                  .wanted = q->wanted,
-                                                  .least = s->engine->draft.least,
-                                                  .pick = fn_draft_guess,
-                                                  .ud = q->stepper,
-                                                  .out = q->ids + q->n_ids};
+            fn_draft_request *r = &s->requests[n++];
+            *r = (fn_draft_request){.drafter = q->drafter,
+                                    .state = q->state,
+                                    .ids = q->ids,
+                                    .n = q->n_ids,
+                                    .wanted = q->wanted,
+                                    .least = s->engine->draft.least,
+                                    .pick = fn_draft_guess,
+                                    .ud = q->stepper,
+                                    .out = q->ids + q->n_ids};
         }
     }
     double begin = fn_clock_seconds();

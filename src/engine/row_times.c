@@ -21,10 +21,12 @@ double fn_row_times_of(const fn_row_times *t, size_t rows) {
 
 /* The nearest place that is known, from `at` on downwards or upwards; 0: none. */
 static size_t known_below(const fn_row_times *t, size_t at) {
-    while (at > 0 && !(t->seconds[at] > 0)) {
-        at--;
+    for (size_t i = at < FN_ROW_TIMES_MAX ? at : FN_ROW_TIMES_MAX; i > 0; i--) {
+        if (t->seconds[i] > 0) {
+            return i;
+        }
     }
-    return at;
+    return 0;
 }
 
 static size_t known_above(const fn_row_times *t, size_t at) {
