@@ -365,7 +365,8 @@ typedef struct fn_scheduler_options {
 } fn_scheduler_options;
 
 FN_API fn_scheduler_options fn_scheduler_options_default(void);
-/* Fails with FN_E_USAGE, FN_E_FIT, FN_E_IO (cache_dir), FN_E_NOMEM. The engine must outlive it. */
+/* One at a time for an engine, beside any number of sessions. Fails with FN_E_USAGE, FN_E_FIT, FN_E_IO (cache_dir),
+ * FN_E_NOMEM. The engine must outlive it. */
 FN_API fn_status fn_scheduler_create(fn_engine *engine, const fn_scheduler_options *options,
                                      fn_scheduler **out, fn_error *err);
 /* Cancels what is there (their on_done is called) and ends the thread. Requests are freed before or after;

@@ -3,6 +3,7 @@
 #define FN_ENGINE_ENGINE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "checkpoint/checkpoint.h"
 #include "engine/drafting.h"
@@ -44,6 +45,8 @@ struct fn_engine {
     void *progress_ud;
     pthread_mutex_t mutex; /* one forward at a time */
     bool mutex_ready;
+    atomic_bool
+        scheduled; /* a scheduler runs on it: the chunk that the forward holds is that one's */
 };
 
 typedef struct fn_mark {

@@ -29,7 +29,7 @@ static double between(double x, double least, double most) {
 }
 
 bool fn_pace_knows(const fn_pace *p, size_t answers) {
-    return fn_row_times_of(&p->alone, answers) > 0;
+    return fn_row_times_near(&p->alone, answers) > 0;
 }
 
 /* What a part takes of a forward without a chunk. */

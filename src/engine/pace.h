@@ -50,7 +50,7 @@ typedef struct fn_pace {
 FN_NODISCARD fn_status fn_pace_init(fn_pace *p, size_t n_parts, fn_error *err);
 void fn_pace_deinit(fn_pace *p);
 
-/* Are forwards of so many answers measured? If not: run them alone once. */
+/* Is anything measured that tells how long forwards of so many answers take? If not: run them alone once. */
 bool fn_pace_knows(const fn_pace *p, size_t answers);
 
 /* Prompt ids for the next chunk beside so many rows of answers; 0 rows: there are none, the chunk has all the room. */

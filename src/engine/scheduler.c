@@ -351,8 +351,13 @@ static fn_status start_thread(fn_scheduler *s, fn_error *err) {
 fn_status fn_scheduler_create(fn_engine *engine, const fn_scheduler_options *options,
                               fn_scheduler **out, fn_error *err) {
     *out = NULL;
+    if (atomic_exchange(&engine->scheduled, true)) {
+        return fn_fail(err, FN_E_USAGE,
+                       "the engine has a scheduler already: one is enough for all");
+    }
     fn_scheduler *s = fn_alloc_zero(1, sizeof *s);
     if (s == NULL) {
+        atomic_store(&engine->scheduled, false);
         return fn_fail_nomem(err, "the scheduler", sizeof *s);
     }
     size_t half = engine->chunk / 2 > 0 ? engine->chunk / 2 : 1;
@@ -412,6 +417,7 @@ void fn_scheduler_destroy(fn_scheduler *s) {
     fn_free(s->logits);
     pthread_cond_destroy(&s->work);
     pthread_mutex_destroy(&s->mutex);
+    atomic_store(&s->engine->scheduled, false);
     fn_free(s);
 }
 

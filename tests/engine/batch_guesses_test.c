@@ -173,6 +173,33 @@ static void drafting_goes_on_while_prompts_enter(void **unused) {
 }
 
 /* Many requests, one after the other and some of them cancelled: the same ones are drafted as well as at first. */
+/* Forwards of an answer that always guesses are never seen without guesses: a prompt enters beside them all the same. */
+static void a_prompt_waits_for_no_answer_that_always_guesses(void **unused) {
+    (void)unused;
+    fn_engine *engine = open_drafting("models/demo", FN_DRAFT_MTP, true);
+    fn_scheduler *s = new_scheduler(engine, 4, 0);
+    asked running = make_asked(engine, 0);
+    running.generation.max_tokens = 200;
+    asked entering = make_asked(engine, 3);
+    entering.generation.max_tokens = 1;
+    told first;
+    told second;
+    told_prepare(&first, &running);
+    first.hold_at = 5;
+    told_start(s, &running, NULL, &first);
+    told_start(s, &entering, NULL, &second);
+    told_let_go(&first);
+    told_wait(&second);
+    told_wait(&first);
+    assert_int_equal(first.answers[0].n, 200);
+    assert_true(first.result.n_drafted > 0);
+    assert_true(second.answers[0].at[0] < first.answers[0].at[199]);
+    told_free(&first);
+    told_free(&second);
+    fn_scheduler_destroy(s);
+    fn_engine_close(engine);
+}
+
 static void acceptance_does_not_fade(void **unused) {
     enum { ROUNDS = 10, EACH = 10 };
     size_t first[EACH] = {0};
@@ -312,6 +339,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drafted_answers_equal_plain_ones),
         cmocka_unit_test(drafting_goes_on_while_prompts_enter),
+        cmocka_unit_test(a_prompt_waits_for_no_answer_that_always_guesses),
         cmocka_unit_test(acceptance_does_not_fade),
         cmocka_unit_test(fewer_drafts_are_made_where_memory_is_short),
         cmocka_unit_test(as_many_guesses_are_wanted_as_pay),

@@ -161,6 +161,7 @@ static void however_slow_a_part_is_the_prompt_goes_on(void **unused) {
     fn_pace_join(&pace, 3, 0);
     fn_pace_end(&pace, 3, 0.1);
     assert_true(fn_pace_knows(&pace, 3));
+    assert_true(fn_pace_knows(&pace, 1)); /* also where these never run without guesses */
     for (size_t part = 0; part < pace.n_parts; forwards++) {
         fn_pace_begin(&pace, 3);
         fn_pace_join(&pace, 3, 64);

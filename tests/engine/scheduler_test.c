@@ -722,6 +722,12 @@ static void settings_are_checked(void **unused) {
     check_error(fn_scheduler_create(engine, &o, &s, &err), &err, FN_E_FIT, "268435456");
     o.cache_bytes = 1 << 27;
     assert_int_equal(fn_scheduler_create(engine, &o, &s, NULL), FN_OK);
+    fn_scheduler *second = NULL;
+    err = (fn_error){0};
+    check_error(fn_scheduler_create(engine, &o, &second, &err), &err, FN_E_USAGE, "already");
+    assert_null(second);
+    fn_scheduler_destroy(s);
+    assert_int_equal(fn_scheduler_create(engine, &o, &s, NULL), FN_OK); /* the next one may */
     fn_scheduler_destroy(s);
     fn_scheduler_destroy(NULL);
     fn_request_free(NULL);
