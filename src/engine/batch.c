@@ -325,16 +325,22 @@ static bool finish(fn_scheduler *s, fn_status status, const fn_error *error) {
 
 /* What little is left of a chunk, before the forward of the answers (fn_pace_ends), if nobody waits for its logits. */
 static bool read_rest(fn_scheduler *s, const load *l) {
+    fn_engine *e = s->engine;
     fn_error error = {0};
+    fn_status status = FN_OK;
     size_t rows = s->chunk_rows;
-    size_t part = fn_forward_held_part(s->engine->forward);
-    if (s->n_chunk == 0 || l->answers == 0 || s->rode || fn_batch_chunk_wants(s) ||
-        !fn_pace_ends(&s->pace, rows, part)) {
+    if (s->n_chunk == 0 || l->answers == 0 || s->rode || fn_batch_chunk_wants(s)) {
         return true;
     }
-    pthread_mutex_lock(&s->engine->mutex);
-    fn_status status = run(s, &error);
-    pthread_mutex_unlock(&s->engine->mutex);
+    pthread_mutex_lock(&e->mutex);
+    bool ends = fn_pace_ends(&s->pace, rows, fn_forward_held_part(e->forward));
+    if (ends) {
+        status = run(s, &error);
+    }
+    pthread_mutex_unlock(&e->mutex);
+    if (!ends) {
+        return true;
+    }
     s->forwards++;
     s->rows += rows;
     s->prompt_ids += rows;
