@@ -44,9 +44,10 @@ static size_t add(fn_scheduler *s, fn_sequence *q, size_t n, size_t row) {
 /* A short prompt need not wait until the chunk is read: it goes along as the answers do, and the chunk waits. Not
  * twice running. */
 static void add_riding(fn_scheduler *s, load *l, size_t row) {
+    bool may = s->n_chunk > 0 && !s->rode && l->prompts > s->n_chunk;
     size_t room = fn_forward_room(s->engine->forward) - row;
-    room = fn_pace_ride(&s->pace, row, room);
-    for (size_t i = 0; i < s->max_running && s->n_chunk > 0 && !s->rode; i++) {
+    room = may ? fn_pace_ride(&s->pace, row, room) : 0;
+    for (size_t i = 0; i < s->max_running && room > 0; i++) {
         fn_sequence *q = &s->sequences[i];
         size_t n = fn_batch_reads_prompt(q) ? fn_sequence_until_cut(s, q) : 0;
         if (n > 0 && n <= room) {

@@ -13,14 +13,19 @@
 fn_status fn_pace_init(fn_pace *p, size_t n_parts, fn_error *err) {
     *p = (fn_pace){.n_parts = n_parts, .bias = 1};
     p->cost = fn_alloc_zero(n_parts * FN_PACE_SIZES, sizeof *p->cost);
-    return p->cost != NULL
-               ? FN_OK
-               : fn_fail_nomem(err, "the scheduler", n_parts * FN_PACE_SIZES * sizeof *p->cost);
+    p->planned = fn_alloc_zero(n_parts, sizeof *p->planned);
+    if (p->cost == NULL || p->planned == NULL) {
+        fn_pace_deinit(p);
+        return fn_fail_nomem(err, "the scheduler", n_parts * FN_PACE_SIZES * sizeof *p->cost);
+    }
+    return FN_OK;
 }
 
 void fn_pace_deinit(fn_pace *p) {
     fn_free(p->cost);
+    fn_free(p->planned);
     p->cost = NULL;
+    p->planned = NULL;
 }
 
 static double between(double x, double least, double most) {
@@ -128,10 +133,13 @@ static void learn(fn_pace *p, size_t part, double seconds) {
 /* Rows a forward that chunks of so many rows make, one behind the other; 0: a part is too long for a forward. */
 static double rate_of(const fn_pace *p, double rows, double quiet) {
     double read = 0;
+    for (size_t i = 0; i < p->n_parts; i++) {
+        p->planned[i] = cost_of(p, i, rows, share_of(p, quiet));
+    }
     for (size_t n = 0, part = 0; n < PLANNED; n++) {
         double used = 0;
         for (size_t taken = 1; taken <= p->n_parts; taken++) {
-            used += cost_of(p, part, rows, share_of(p, quiet));
+            used += p->planned[part];
             if (used > allowed(p, quiet, taken, FN_PACE_STRETCH)) {
                 if (taken == 1) {
                     return 0;
@@ -191,7 +199,6 @@ void fn_pace_begin(fn_pace *p, size_t answers) {
     p->quiet = answers > 0 ? fn_row_times_near(&p->alone, answers) : 0;
     p->taken = 0;
     p->used = 0;
-    p->ahead = 0;
     p->marks = 0;
 }
 
@@ -214,7 +221,6 @@ void fn_pace_join(fn_pace *p, size_t answers, size_t rows) {
     p->rows = rows;
     p->taken = 0;
     p->marks = 0;
-    p->ahead = p->used;
     p->rest = false;
 }
 

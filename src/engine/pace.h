@@ -31,6 +31,7 @@ typedef struct fn_pace {
     fn_row_times alone; /* forwards of so many answers' rows without a prompt */
     size_t n_parts;     /* of a chunk */
     fn_pace_cost *cost; /* [n_parts, FN_PACE_SIZES] */
+    double *planned;    /* [n_parts]: of a chunk that is thought of */
     double bias;        /* of late, what parts took over what was expected */
     double
         outside; /* share of a forward of answers that lies outside the parts: the LM head's, above all */
@@ -40,7 +41,6 @@ typedef struct fn_pace {
     size_t rows;  /* of the chunk */
     size_t taken; /* parts, so far, together with the answers */
     double used;  /* seconds in them, and in those that were taken before */
-    double ahead; /* seconds in those before */
     double at;    /* when the last one began */
     bool rest;    /* they go before the answers */
     size_t marks; /* parts that have begun, taken or not */
