@@ -170,7 +170,9 @@ typedef struct fn_engine_options {
     size_t threads;  /* 0: every CPU of the process's affinity mask */
     size_t context;  /* tokens a session can hold; 0: the model's maximum */
     size_t sessions; /* sessions reserved for, at least 1; more may be made while memory lasts */
-    size_t chunk;    /* prompt tokens in one forward; 0: 2048, fewer where memory is short */
+    size_t
+        answers; /* that a scheduler will run at once, whose forward is planned for; 0: no scheduler */
+    size_t chunk; /* prompt tokens in one forward; 0: 2048, fewer where memory is short */
     /* Quantise while loading: bits of routed experts, and of the other large matrices (attention and
      * delta-net projections, shared experts, n-gram projections, stream mixers, LM head). 4 or 8: groups of
      * group_size inputs (32, 64, 128; 0: 128) with a scale each; 16: BF16; 0: as stored. */

@@ -148,11 +148,12 @@ fn_status cli_model_open(const cli_options *options, fn_precision precision, siz
     return open_with(options, &special, out, err);
 }
 
-fn_status cli_model_open_for(const cli_options *options, size_t sequences, uint64_t reserve_bytes,
-                             cli_model *out, fn_error *err) {
+fn_status cli_model_open_for(const cli_options *options, size_t sequences,
+                             const fn_scheduler_options *scheduler, cli_model *out, fn_error *err) {
     fn_engine_options special = fn_engine_options_default();
     special.sessions = sequences;
-    special.reserve_bytes = reserve_bytes;
+    special.answers = scheduler->max_running;
+    special.reserve_bytes = scheduler->cache_bytes;
     return open_with(options, &special, out, err);
 }
 

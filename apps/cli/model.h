@@ -26,8 +26,8 @@ fn_status cli_model_dir(const cli_options *options, char **out, fn_error *err);
 fn_status cli_model_open(const cli_options *options, fn_precision precision, size_t context,
                          cli_model *out, fn_error *err);
 /* For a scheduler: memory for that many sequences, and so many bytes left to it. */
-fn_status cli_model_open_for(const cli_options *options, size_t sequences, uint64_t reserve_bytes,
-                             cli_model *out, fn_error *err);
+fn_status cli_model_open_for(const cli_options *options, size_t sequences,
+                             const fn_scheduler_options *scheduler, cli_model *out, fn_error *err);
 void cli_model_close(cli_model *model);
 
 /* Tokenizer and template alone. */

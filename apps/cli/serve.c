@@ -101,7 +101,8 @@ static fn_status open_model(void *ud, fn_engine **out, fn_error *err) {
     size_t sequences = cli_count(options, CLI_OPT_SEQUENCES, state->server.scheduler.max_running);
     for (;;) {
         fn_error failure = {0};
-        fn_status status = cli_model_open_for(options, sequences, *cache, &state->model, &failure);
+        fn_status status = cli_model_open_for(options, sequences, &state->server.scheduler,
+                                              &state->model, &failure);
         bool again =
             status == FN_E_FIT && ((fewer && sequences > 1) || (less_cache && *cache > least));
         if (!again) {

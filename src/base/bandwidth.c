@@ -18,20 +18,20 @@ typedef struct reading {
     atomic_uint_fast64_t sum; /* keeps the loads from being left out */
 } reading;
 
-static void touch(void *ctx, size_t thread, size_t n_threads) {
+static void touch(void *ctx, const fn_turn *turn) {
     reading *r = ctx;
     size_t begin = 0;
     size_t end = 0;
-    fn_share(r->n / LANES, thread, n_threads, &begin, &end);
+    fn_turn_share(turn, r->n / LANES, &begin, &end);
     memset(r->words + begin * LANES, 1, (end - begin) * LANES * sizeof *r->words);
 }
 
-static void read_all(void *ctx, size_t thread, size_t n_threads) {
+static void read_all(void *ctx, const fn_turn *turn) {
     reading *r = ctx;
     size_t begin = 0;
     size_t end = 0;
     uint64_t sum[LANES] = {0};
-    fn_share(r->n / LANES, thread, n_threads, &begin, &end);
+    fn_turn_share(turn, r->n / LANES, &begin, &end);
     for (size_t i = begin * LANES; i < end * LANES; i += LANES) {
         for (size_t l = 0; l < LANES; l++) {
             sum[l] += r->words[i + l];

@@ -1,17 +1,10 @@
-/* The chunk of prompts that is on its way through the layers: who is in it, how large it is, and what becomes of it. */
+/* The chunk of prompts that the lane reads: who is in it, how large it is, and what becomes of it. */
 #include <string.h>
 
 #include "engine/scheduler.h"
 
 bool fn_batch_reads_prompt(const fn_sequence *q) {
-    return q->request != NULL && q->phase == FN_SEQUENCE_PROMPT && !q->in_chunk;
-}
-
-size_t fn_batch_chunk_room(const fn_scheduler *s) {
-    size_t spare = s->engine->chunk - s->max_running;
-    size_t guesses = s->engine->draft.most > 0 ? FN_GUESS_ROWS : 0;
-    guesses = guesses < spare / 2 ? guesses : spare / 2;
-    return spare - guesses;
+    return q->request != NULL && q->phase == FN_SEQUENCE_PROMPT && !q->in_chunk && q->rows == 0;
 }
 
 void fn_batch_add(fn_sequence *q, size_t n, uint8_t *wants, fn_segment *out) {
@@ -56,50 +49,66 @@ static size_t count_prompts(const fn_scheduler *s) {
     return n;
 }
 
-fn_status fn_batch_chunk_begin(fn_scheduler *s, size_t answers, size_t rows, fn_error *err) {
-    size_t prompts = count_prompts(s);
-    if (s->n_chunk > 0 || prompts == 0 || (answers > 0 && !fn_pace_knows(&s->pace, answers))) {
-        return FN_OK;
+static bool goes_on(void *ud) {
+    const fn_scheduler *s = ud;
+    bool wanted = false;
+    for (size_t i = 0; i < s->n_chunk && !wanted; i++) {
+        wanted = !atomic_load(&s->chunk[i]->request->cancelled);
     }
-    size_t room = fn_pace_rows(&s->pace, rows, fn_batch_chunk_room(s));
+    return wanted && !atomic_load(&s->stop);
+}
+
+void fn_batch_chunk_begin(fn_scheduler *s, size_t answers) {
+    size_t prompts = count_prompts(s);
+    if (s->n_chunk > 0 || prompts == 0 || (answers > 0 && !fn_pace_knows(&s->pace))) {
+        return;
+    }
+    size_t room = fn_pace_rows(&s->pace, answers > 0, s->engine->chunk);
     s->chunk_rows = choose_members(s, prompts, room);
-    fn_status status = fn_forward_hold(s->engine->forward, s->chunk_segments, s->n_chunk, err);
     for (size_t i = 0; i < s->n_chunk; i++) {
         s->chunk[i]->in_chunk = true;
     }
-    return status;
+    fn_prompt_lane_start(s->lane, &(fn_prompt_chunk){.segments = s->chunk_segments,
+                                                     .n = s->n_chunk,
+                                                     .rows = s->chunk_rows,
+                                                     .logits = s->chunk_logits,
+                                                     .go_on = goes_on,
+                                                     .ud = s});
 }
 
-void fn_batch_chunk_forget(fn_scheduler *s) {
+static void forget(fn_scheduler *s) {
+    fn_prompt_lane_free(s->lane);
     for (size_t i = 0; i < s->n_chunk; i++) {
         s->chunk[i]->in_chunk = false;
     }
     s->n_chunk = 0;
 }
 
-bool fn_batch_chunk_wanted(const fn_scheduler *s) {
-    for (size_t i = 0; i < s->n_chunk; i++) {
-        if (!atomic_load(&s->chunk[i]->request->cancelled)) {
-            return true;
-        }
+bool fn_batch_chunk_end(fn_scheduler *s) {
+    if (s->n_chunk == 0 || !fn_prompt_lane_done(s->lane)) {
+        return false;
     }
-    return false;
-}
-
-bool fn_batch_chunk_wants(const fn_scheduler *s) {
-    for (size_t i = 0; i < s->n_chunk; i++) {
-        if (s->chunk[i]->wants) {
-            return true;
-        }
+    fn_error error = {0};
+    double seconds = 0;
+    fn_status status = fn_prompt_lane_outcome(s->lane, &seconds, &error);
+    memcpy(s->in_batch, s->chunk, s->n_chunk * sizeof *s->in_batch);
+    s->n_batch = s->n_chunk;
+    s->forward_seconds = seconds;
+    if (status == FN_OK) {
+        fn_pace_learn_chunk(&s->pace, s->chunk_rows, seconds);
+        fn_batch_read_out(s, s->engine->forward, s->chunk_logits);
+        s->forwards++;
+        s->rows += s->chunk_rows;
+        s->prompt_ids += s->chunk_rows;
     }
-    return false;
+    forget(s);
+    fn_batch_take_outcomes(s, status, &error);
+    return true;
 }
 
 void fn_batch_chunk_drop(fn_scheduler *s) {
     if (s->n_chunk > 0) {
-        pthread_mutex_lock(&s->engine->mutex);
-        fn_forward_drop(s->engine->forward);
-        pthread_mutex_unlock(&s->engine->mutex);
-        fn_batch_chunk_forget(s);
+        fn_prompt_lane_wait(s->lane);
+        forget(s);
     }
 }

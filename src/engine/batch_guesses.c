@@ -143,7 +143,7 @@ static void make(fn_scheduler *s) {
         }
     }
     double begin = fn_clock_seconds();
-    bool made = fn_drafters_propose(s->requests, n, s->logits, NULL) == FN_OK;
+    bool made = fn_draft_propose(s->engine, s->requests, n, s->logits, NULL) == FN_OK;
     s->guess_seconds = fn_clock_seconds() - begin;
     n = 0;
     for (size_t i = 0; i < s->max_running; i++) {
@@ -162,11 +162,8 @@ static void make(fn_scheduler *s) {
 }
 
 void fn_batch_guess(fn_scheduler *s, size_t answers, bool prompts) {
-    size_t rows = s->engine->chunk - (prompts ? fn_batch_chunk_room(s) : 0);
-    size_t room = rows > answers ? rows - answers : 0;
-    room = room < FN_GUESS_ROWS ? room : FN_GUESS_ROWS;
     s->guess_seconds = 0;
-    fn_batch_choose(s, answers, prompts, room);
+    fn_batch_choose(s, answers, prompts, FN_GUESS_ROWS);
     if (total(s) > 0) {
         make(s);
     }

@@ -172,20 +172,34 @@ static fn_status make_drafter(const fn_draft_setup *setup, fn_forward *forward, 
     return FN_OK;
 }
 
-fn_status fn_draft_make(const fn_engine *e, fn_state *state, size_t most, size_t context,
-                        fn_drafter **out, fn_error *err) {
+fn_status fn_draft_make(const fn_engine *e, fn_forward *forward, fn_state *state, size_t most,
+                        size_t context, fn_drafter **out, fn_error *err) {
     *out = NULL;
     if (most == 0) {
         return FN_OK;
     }
     fn_status status = fn_state_reserve_kept(state, most + 1, err);
-    return status == FN_OK ? make_drafter(&e->draft, e->forward, context, out, err) : status;
+    return status == FN_OK ? make_drafter(&e->draft, forward, context, out, err) : status;
 }
 
 fn_status fn_session_make_drafter(fn_session *session, fn_error *err) {
     const fn_engine *e = session->engine;
     fn_draft_pace_init(&session->pace, e->draft.most, e->draft.fixed);
-    return fn_draft_make(e, session->state, e->draft.most, e->context, &session->drafter, err);
+    return fn_draft_make(e, e->forward, session->state, e->draft.most, e->context,
+                         &session->drafter, err);
+}
+
+fn_status fn_draft_propose(const fn_engine *e, fn_draft_request *requests, size_t n, float *logits,
+                           fn_error *err) {
+    fn_engine *small = e->draft.model;
+    if (small != NULL) {
+        pthread_mutex_lock(&small->mutex);
+    }
+    fn_status status = fn_drafters_propose(requests, n, logits, err);
+    if (small != NULL) {
+        pthread_mutex_unlock(&small->mutex);
+    }
+    return status;
 }
 
 /* ---- a pass ---- */
@@ -202,7 +216,7 @@ static fn_status guess(fn_draft_run *run, size_t *wanted, size_t *made, fn_error
     size_t length = fn_session_length(s);
     size_t room = e->context - length - 1;
     size_t left = fn_stepper_more(run->stepper) ? fn_stepper_left(run->stepper) : 0;
-    size_t rows = fn_forward_room(e->forward) - 1; /* beside a scheduler's chunk */
+    size_t rows = fn_forward_max_rows(e->forward) - 1;
     size_t n = s->drafter != NULL ? fn_draft_pace_choose(&s->pace) : 0;
     n = n < room ? n : room;
     n = n < left ? n : left;
@@ -221,7 +235,7 @@ static fn_status guess(fn_draft_run *run, size_t *wanted, size_t *made, fn_error
                                 .pick = fn_draft_guess,
                                 .ud = run->stepper,
                                 .out = s->ids + length + 1};
-    fn_status status = fn_drafters_propose(&request, 1, s->rows, err);
+    fn_status status = fn_draft_propose(e, &request, 1, s->rows, err);
     fn_stepper_forget(run->stepper);
     *made = request.made;
     return status;

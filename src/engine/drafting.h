@@ -45,10 +45,13 @@ uint64_t fn_draft_limit(const fn_draft_setup *setup, uint64_t mem_limit, size_t 
 /* Bytes that one session takes for `most` drafts in a pass. */
 uint64_t fn_draft_bytes(const fn_shape *shape, const fn_state_layout *layout, size_t most);
 
-/* A drafter of the engine's kind for a sequence of up to `context` ids and at most so many drafts in a pass; NULL when
- * there are none. What its passes need of the state is reserved there. */
-FN_NODISCARD fn_status fn_draft_make(const fn_engine *e, fn_state *state, size_t most,
-                                     size_t context, fn_drafter **out, fn_error *err);
+/* A drafter of the engine's kind for a sequence of up to `context` ids and at most so many drafts in a pass, by this
+ * forward of the engine's model; NULL when there are none. What its passes need of the state is reserved there. */
+FN_NODISCARD fn_status fn_draft_make(const fn_engine *e, fn_forward *forward, fn_state *state,
+                                     size_t most, size_t context, fn_drafter **out, fn_error *err);
+/* fn_drafters_propose for such drafters, from any thread: those of one draft model wait for each other. */
+FN_NODISCARD fn_status fn_draft_propose(const fn_engine *e, fn_draft_request *requests, size_t n,
+                                        float *logits, fn_error *err);
 
 /* Makes session->drafter and reserves what its passes need. */
 FN_NODISCARD fn_status fn_session_make_drafter(fn_session *session, fn_error *err);

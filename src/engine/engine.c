@@ -94,6 +94,22 @@ static size_t forward_rows(const fn_engine *e) {
     return e->chunk > e->draft.most + 1 ? e->chunk : e->draft.most + 1;
 }
 
+size_t fn_guess_rows(size_t answers, size_t drafts) {
+    return answers * drafts < FN_GUESS_ROWS ? answers * drafts : FN_GUESS_ROWS;
+}
+
+size_t fn_answer_rows(size_t answers, size_t drafts) {
+    return answers + fn_guess_rows(answers, drafts) + FN_RIDING_ROWS;
+}
+
+uint64_t fn_answers_bytes(const fn_engine *e, size_t answers) {
+    size_t logits = 3 * answers + fn_guess_rows(answers, e->draft.most);
+    return answers == 0 ? 0
+                        : fn_forward_bytes(&e->shape, fn_answer_rows(answers, e->draft.most),
+                                           e->context, fn_pool_threads(e->pool)) +
+                              logits * e->shape.vocab * sizeof(float);
+}
+
 static fn_plan_settings plan_settings(const fn_engine *e, size_t sessions) {
     return (fn_plan_settings){
         .weights = e->settings,
@@ -102,7 +118,7 @@ static fn_plan_settings plan_settings(const fn_engine *e, size_t sessions) {
         .state_bytes = fn_session_bytes(&e->shape, &e->layout, e->context, e->draft.most),
         .scratch_bytes =
             fn_forward_bytes(&e->shape, forward_rows(e), e->context, fn_pool_threads(e->pool)) +
-            e->reserve_bytes,
+            fn_answers_bytes(e, e->answers) + e->reserve_bytes,
     };
 }
 
@@ -154,6 +170,7 @@ static fn_status fit(fn_engine *e, const fn_engine_options *options, fn_error *e
     size_t sessions = options->sessions > 0 ? options->sessions : 1;
     e->sessions = sessions;
     e->mem_limit = options->mem_limit;
+    e->answers = options->answers;
     e->reserve_bytes = options->reserve_bytes;
     e->context = options->context > 0 ? options->context : e->shape.max_positions;
     e->chunk = options->chunk > 0 ? options->chunk : fn_chunk_default(e->context);
@@ -216,6 +233,14 @@ static fn_status open_tables(fn_engine *e, const fn_engine_options *options, fn_
     return status;
 }
 
+fn_model fn_engine_model(const fn_engine *e, fn_pool *pool) {
+    return (fn_model){.weights = e->weights,
+                      .tables = e->tables,
+                      .kernels = e->kernels,
+                      .layout = &e->layout,
+                      .pool = pool};
+}
+
 static fn_status load(fn_engine *e, const fn_engine_options *options, fn_error *err) {
     bool quantises = fn_weights_quantises(e->bound, &e->shape, &e->settings);
     fn_load_watch watch = {tell_loading, &(loading){options, quantises ? "quantising" : "loading"}};
@@ -224,11 +249,7 @@ static fn_status load(fn_engine *e, const fn_engine_options *options, fn_error *
     status = status == FN_OK ? open_tables(e, options, err) : status;
     status = status == FN_OK ? fn_state_pool_create(&e->layout, &e->states, err) : status;
     if (status == FN_OK) {
-        fn_model model = {.weights = e->weights,
-                          .tables = e->tables,
-                          .kernels = e->kernels,
-                          .layout = &e->layout,
-                          .pool = e->pool};
+        fn_model model = fn_engine_model(e, e->pool);
         status = fn_forward_create(&model, forward_rows(e), e->context, &e->forward, err);
     }
     return status;

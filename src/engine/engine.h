@@ -35,7 +35,7 @@ struct fn_engine {
     const fn_kernels *kernels;
     fn_text *text;
     fn_draft_setup draft;
-    size_t context, chunk, sessions;
+    size_t context, chunk, sessions, answers;
     uint64_t mem_limit, reserve_bytes; /* as asked */
     uint64_t spare_bytes;              /* what the plan leaves of mem_limit; 0 without one */
     uint64_t fingerprint_model;
@@ -43,10 +43,9 @@ struct fn_engine {
     fn_step_clock clock; /* of fn_profile_begin */
     fn_progress progress;
     void *progress_ud;
-    pthread_mutex_t mutex; /* one forward at a time */
+    pthread_mutex_t mutex; /* of forward and pool: one at a time computes with them */
     bool mutex_ready;
-    atomic_bool
-        scheduled; /* a scheduler runs on it: the chunk that the forward holds is that one's */
+    atomic_bool scheduled; /* a scheduler runs on it */
 };
 
 typedef struct fn_mark {
@@ -78,6 +77,17 @@ struct fn_snapshot {
 static inline size_t fn_chunk_default(size_t context) {
     return context < FN_CHUNK_DEFAULT ? context : FN_CHUNK_DEFAULT;
 }
+
+/* What a forward needs of the engine, on this pool. */
+fn_model fn_engine_model(const fn_engine *e, fn_pool *pool);
+
+/* Of a forward for so many answers: their rows, guesses and short prompts; rows of guesses alone; and the bytes that it
+ * and its logits take. */
+#define FN_GUESS_ROWS 64
+#define FN_RIDING_ROWS 64
+size_t fn_guess_rows(size_t answers, size_t drafts);
+size_t fn_answer_rows(size_t answers, size_t drafts);
+uint64_t fn_answers_bytes(const fn_engine *e, size_t answers);
 
 fn_precision fn_precision_resolve(fn_precision asked); /* the default is fast */
 const char *fn_precision_name(fn_precision precision);

@@ -1,6 +1,8 @@
 /* The public side of the scheduler, its queue, and the thread that works it off. */
 #include "engine/scheduler.h"
 
+#include <errno.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/machine.h"
@@ -108,9 +110,6 @@ static void take_cancelled(fn_scheduler *s) {
         r = next;
     }
     pthread_mutex_unlock(&s->mutex);
-    if (!fn_batch_chunk_wanted(s)) {
-        fn_batch_chunk_drop(s);
-    }
     for (size_t i = 0; i < s->max_running; i++) {
         fn_sequence *q = &s->sequences[i];
         bool over = q->request != NULL && !q->told && atomic_load(&q->request->cancelled);
@@ -188,12 +187,25 @@ static void publish(fn_scheduler *s) {
     pthread_mutex_unlock(&s->mutex);
 }
 
-/* idle: what runs waits for the disk, and nothing else can be done before there is news. */
-static void wait_for_work(fn_scheduler *s, bool idle) {
-    pthread_mutex_lock(&s->mutex);
-    while (!atomic_load(&s->stop) &&
-           (s->active == NULL ? s->first_waiting == NULL : idle && s->news == s->seen)) {
+/* Waits for news. Returns false when it is time for the answers' next forward. Under the mutex. */
+static bool wait_for_news(fn_scheduler *s) {
+    if (s->n_chunk == 0 || !s->waits) {
         pthread_cond_wait(&s->work, &s->mutex);
+        return true;
+    }
+    double whole = floor(s->next_step);
+    struct timespec until = {.tv_sec = (time_t)whole,
+                             .tv_nsec = (long)(1e9 * (s->next_step - whole))};
+    return pthread_cond_timedwait(&s->work, &s->mutex, &until) != ETIMEDOUT;
+}
+
+/* idle: nothing else can be done before there is news, or the answers' next forward is due. */
+static void wait_for_work(fn_scheduler *s, bool idle) {
+    bool waits = true;
+    pthread_mutex_lock(&s->mutex);
+    while (waits && !atomic_load(&s->stop) &&
+           (s->active == NULL ? s->first_waiting == NULL : idle && s->news == s->seen)) {
+        waits = wait_for_news(s);
     }
     s->seen = s->news;
     pthread_mutex_unlock(&s->mutex);
@@ -234,13 +246,14 @@ static void close_down(fn_scheduler *s) {
 static void *work(void *arg) {
     fn_scheduler *s = arg;
     bool idle = false;
+    fn_pool_settle(s->pool, true);
     while (!atomic_load(&s->stop)) {
         wait_for_work(s, idle);
         take_cancelled(s);
         bool fetches = take_fetched(s);
         admit(s);
         bool ran = fn_batch_run(s);
-        idle = fetches && !ran;
+        idle = !ran && (fetches || s->n_chunk > 0);
         settle(s);
         publish(s);
     }
@@ -271,17 +284,22 @@ static fn_status check_memory(const fn_scheduler *s, const fn_scheduler_options 
     const fn_engine *e = s->engine;
     uint64_t planned =
         e->sessions * fn_session_bytes(&e->shape, &e->layout, e->context, e->draft.most);
-    uint64_t more = o->cache_bytes + (s->state_limit > planned ? s->state_limit - planned : 0);
+    uint64_t lanes = fn_answers_bytes(e, s->max_running);
+    uint64_t lanes_planned = fn_answers_bytes(e, e->answers);
+    uint64_t more = (s->state_limit > planned ? s->state_limit - planned : 0) +
+                    (lanes > lanes_planned ? lanes - lanes_planned : 0);
     uint64_t room = e->reserve_bytes + e->spare_bytes;
     if (e->mem_limit == 0) {
         uint64_t available = fn_machine_memory_now().available;
         room = available == 0 ? UINT64_MAX : available; /* 0: unknown */
     }
-    return more <= room ? FN_OK
-                        : fn_fail(err, FN_E_FIT,
-                                  "prefix cache and requests need %llu bytes on top of the plan, "
-                                  "but there are %llu for them",
-                                  (unsigned long long)more, (unsigned long long)room);
+    return o->cache_bytes <= room && more <= room - o->cache_bytes
+               ? FN_OK
+               : fn_fail(err, FN_E_FIT,
+                         "the prefix cache needs %llu bytes on top of the plan, requests %llu, but "
+                         "there are %llu for them",
+                         (unsigned long long)o->cache_bytes, (unsigned long long)more,
+                         (unsigned long long)room);
 }
 
 static fn_status make_buffers(fn_scheduler *s, fn_error *err) {
@@ -289,7 +307,7 @@ static fn_status make_buffers(fn_scheduler *s, fn_error *err) {
     s->sequences = fn_alloc_zero(n, sizeof *s->sequences);
     s->segments = fn_alloc_zero(n, sizeof *s->segments);
     s->in_batch = fn_alloc_zero(n, sizeof *s->in_batch);
-    s->wants = fn_alloc_zero(s->engine->chunk, sizeof *s->wants);
+    s->wants = fn_alloc_zero(fn_answer_rows(n, s->engine->draft.most), sizeof *s->wants);
     s->chunk = fn_alloc_zero(n, sizeof *s->chunk);
     s->chunk_segments = fn_alloc_zero(n, sizeof *s->chunk_segments);
     s->chunk_wants = fn_alloc_zero(s->engine->chunk, sizeof *s->chunk_wants);
@@ -297,28 +315,27 @@ static fn_status make_buffers(fn_scheduler *s, fn_error *err) {
     s->logprob = fn_alloc_zero(n, sizeof *s->logprob);
     s->logprob_status = fn_alloc_zero(n, sizeof *s->logprob_status);
     s->requests = fn_alloc_zero(n, sizeof *s->requests);
-    size_t guesses = n * s->engine->draft.most;
-    s->logit_rows = 2 * n + (guesses < FN_GUESS_ROWS ? guesses : FN_GUESS_ROWS);
-    s->logits = fn_alloc_aligned(s->logit_rows * s->engine->shape.vocab, sizeof *s->logits);
+    size_t vocab = s->engine->shape.vocab;
+    size_t rows = n + fn_guess_rows(n, s->engine->draft.most);
+    s->logits = fn_alloc_aligned(rows * vocab, sizeof *s->logits);
+    s->chunk_logits = fn_alloc_aligned(n * vocab, sizeof *s->chunk_logits);
+    s->score_logits = fn_alloc_aligned(n * vocab, sizeof *s->score_logits);
     bool ok = s->sequences != NULL && s->segments != NULL && s->in_batch != NULL &&
               s->wants != NULL && s->chunk != NULL && s->chunk_segments != NULL &&
               s->chunk_wants != NULL && s->top != NULL && s->logprob != NULL &&
-              s->logprob_status != NULL && s->requests != NULL && s->logits != NULL;
+              s->logprob_status != NULL && s->requests != NULL && s->logits != NULL &&
+              s->chunk_logits != NULL && s->score_logits != NULL;
     return ok ? FN_OK
-              : fn_fail_nomem(err, "the scheduler",
-                              s->logit_rows * s->engine->shape.vocab * sizeof *s->logits);
+              : fn_fail_nomem(err, "the scheduler", (rows + 2 * n) * vocab * sizeof *s->logits);
 }
 
 /* There is news for the thread. */
-static void wake(fn_scheduler *s) {
+static void wake(void *ud) {
+    fn_scheduler *s = ud;
     pthread_mutex_lock(&s->mutex);
     s->news++;
     pthread_cond_signal(&s->work);
     pthread_mutex_unlock(&s->mutex);
-}
-
-static void on_fetched(void *ud) {
-    wake(ud);
 }
 
 static fn_status make_cache(fn_scheduler *s, const fn_scheduler_options *o, fn_error *err) {
@@ -332,11 +349,29 @@ static fn_status make_cache(fn_scheduler *s, const fn_scheduler_options *o, fn_e
         status = fn_cache_files_open(s->engine, o->cache_dir, bytes, &files, err);
     }
     if (files != NULL) {
-        fn_cache_files_on_fetched(files, on_fetched, s);
+        fn_cache_files_on_fetched(files, wake, s);
     }
     return status == FN_OK
                ? fn_prefix_cache_create(s->engine, o->cache_bytes, files, &s->cache, err)
                : status;
+}
+
+/* What the answers' forwards need, and what reads prompts beside them. */
+static fn_status make_lanes(fn_scheduler *s, fn_error *err) {
+    fn_engine *e = s->engine;
+    size_t rows = fn_answer_rows(s->max_running, e->draft.most);
+    size_t threads = fn_pool_threads(e->pool);
+    s->threads_beside = threads > 1 ? threads / 2 : 1; /* read as fast as memory is, or nearly */
+    s->pace.part = (double)s->threads_beside / (double)threads;
+    fn_status status = fn_pool_create(threads, &s->pool, err);
+    fn_model model = fn_engine_model(e, s->pool);
+    status =
+        status == FN_OK ? fn_forward_create(&model, rows, e->context, &s->forward, err) : status;
+    if (status == FN_OK) {
+        fn_forward_touch(
+            s->forward); /* answers shall not wait for its pages, whatever comes together */
+    }
+    return status == FN_OK ? fn_prompt_lane_create(e, wake, s, &s->lane, err) : status;
 }
 
 static fn_status start_thread(fn_scheduler *s, fn_error *err) {
@@ -346,6 +381,15 @@ static fn_status start_thread(fn_scheduler *s, fn_error *err) {
     }
     s->started = true;
     return FN_OK;
+}
+
+/* Its waits end at times of fn_clock_seconds. */
+static void init_condition(pthread_cond_t *condition) {
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
 }
 
 fn_status fn_scheduler_create(fn_engine *engine, const fn_scheduler_options *options,
@@ -375,13 +419,11 @@ fn_status fn_scheduler_create(fn_engine *engine, const fn_scheduler_options *opt
     s->counts.state_limit = s->state_limit;
     s->counts.cache_limit = options->cache_bytes;
     pthread_mutex_init(&s->mutex, NULL);
-    pthread_cond_init(&s->work, NULL);
+    init_condition(&s->work);
     fn_status status = check_options(s, options, err);
     status = status == FN_OK ? check_memory(s, options, err) : status;
     status = status == FN_OK ? make_buffers(s, err) : status;
-    if (status == FN_OK) {
-        status = fn_pace_init(&s->pace, fn_forward_parts(engine->forward), err);
-    }
+    status = status == FN_OK ? make_lanes(s, err) : status;
     status = status == FN_OK ? make_cache(s, options, err) : status;
     status = status == FN_OK ? start_thread(s, err) : status;
     if (status != FN_OK) {
@@ -402,7 +444,9 @@ void fn_scheduler_destroy(fn_scheduler *s) {
         pthread_join(s->thread, NULL);
     }
     fn_prefix_cache_destroy(s->cache);
-    fn_pace_deinit(&s->pace);
+    fn_prompt_lane_destroy(s->lane);
+    fn_forward_destroy(s->forward);
+    fn_pool_destroy(s->pool);
     fn_free(s->sequences);
     fn_free(s->segments);
     fn_free(s->in_batch);
@@ -415,6 +459,8 @@ void fn_scheduler_destroy(fn_scheduler *s) {
     fn_free(s->logprob);
     fn_free(s->logprob_status);
     fn_free(s->logits);
+    fn_free(s->chunk_logits);
+    fn_free(s->score_logits);
     pthread_cond_destroy(&s->work);
     pthread_mutex_destroy(&s->mutex);
     atomic_store(&s->engine->scheduled, false);

@@ -1,9 +1,10 @@
 /* engine/scheduler.h - the scheduler's parts: queue, sequences that run, one forward after the other.
  *
  * Path:    fn_scheduler_submit -> queue (scheduler.c) -> sequences (sequence.c: one an answer) -> forwards
- *          of prompt chunks and answer rows (batch.c) -> stepper.h -> callbacks.
- * Threads: one thread runs everything behind the queue. The mutex guards what is marked; a request's mutex
- *          is never taken while it is held.
+ *          of answers (batch.c), beside them of prompts (batch_chunk.c, prompt_lane.h) -> choices
+ *          (batch_outcome.c) -> stepper.h -> callbacks.
+ * Threads: one thread runs everything behind the queue, but for the lane's forward. The mutex guards what is
+ *          marked; a request's mutex is never taken while it is held.
  * Memory:  a sequence's state, ids, sampler and logits are counted before it starts, and not more of them run
  *          than state_limit holds; a forward allocates nothing. */
 #ifndef FN_ENGINE_SCHEDULER_H
@@ -11,6 +12,7 @@
 
 #include "engine/pace.h"
 #include "engine/prefix_cache.h"
+#include "engine/prompt_lane.h"
 #include "engine/request.h"
 #include "engine/stepper.h"
 #include "forward/forward.h"
@@ -43,7 +45,7 @@ typedef struct fn_sequence {
     fn_draft_odds odds;  /* of this answer's guesses */
     fn_drafting drafting;
 
-    bool in_chunk; /* a chunk of its prompt is on its way: its state and its ids are lent */
+    bool in_chunk; /* the lane reads of its prompt: its state and its ids are lent */
 
     /* the forward at hand, or the chunk */
     size_t rows;    /* 0: not in it */
@@ -93,26 +95,31 @@ struct fn_scheduler {
     fn_draft_patience patience;
     fn_draft_odds odds;         /* of all answers: what a new one begins with */
     fn_draft_request *requests; /* [max_running] */
-    size_t turn;                /* which prompt comes first in the next chunk */
-    float *logits;              /* [logit_rows, V]: of answers and guesses, then of prompts' ids */
-    size_t logit_rows, logits_used;
-    fn_segment *segments;   /* [max_running] */
-    fn_sequence **in_batch; /* [max_running], as the segments */
+    fn_pool *pool;              /* of the answers' forward; the lane has the engine's */
+    size_t threads_beside;      /* of it, while the lane reads */
+    fn_forward *forward;        /* of answers, guesses and riding prompts */
+    fn_segment *segments;       /* [max_running] */
+    fn_sequence **in_batch;     /* [max_running], as the segments */
     size_t n_batch;
-    uint8_t *wants;      /* [the engine's chunk], as the rows of the forward */
-    fn_sequence **chunk; /* [max_running]: whose prompts the chunk on its way is of */
+    uint8_t *wants;   /* as the rows of that forward */
+    float *logits;    /* of answers and guesses */
+    bool reads;       /* when fn_batch_run was left, the lane read, ... */
+    double left;      /* ... and that was then */
+    bool waits;       /* answers wait for ... */
+    double next_step; /* ... when their next forward begins, while the lane reads */
+    fn_prompt_lane *lane;
+    fn_sequence **chunk; /* [max_running]: whose prompts it reads; as the segments */
     fn_segment *chunk_segments;
     size_t n_chunk, chunk_rows;
     uint8_t *chunk_wants;      /* [the engine's chunk] */
-    bool rode;                 /* the last forward read a short prompt as a whole */
+    float *chunk_logits;       /* [max_running, V] */
+    float *score_logits;       /* [max_running, V]: of prompts' ids */
+    size_t turn;               /* which prompt comes first in the next chunk */
     uint64_t seen;             /* the news that the thread knows of */
     fn_token_logprob *top;     /* [max_running, MAX_LOGPROBS]: of prompt ids */
     float *logprob;            /* [max_running] */
     fn_status *logprob_status; /* [max_running] */
 };
-
-/* Guesses in one forward at most. */
-#define FN_GUESS_ROWS 64
 
 /* ---- sequence.c ---- */
 
@@ -136,35 +143,38 @@ void fn_sequence_end(fn_scheduler *s, fn_sequence *q, const fn_error *failure);
 /* ---- batch_guesses.c ---- */
 
 /* Before a forward: guesses for the answers that run, as many as pay by what forwards of more rows and the guesses
- * themselves were measured to take, also beside a prompt. Under the engine's mutex: guessing computes. */
+ * themselves were measured to take, also beside a prompt. */
 void fn_batch_guess(fn_scheduler *s, size_t answers, bool prompts);
 /* Its first half: sets `wanted` of every sequence, at most `room` in all. */
 void fn_batch_choose(fn_scheduler *s, size_t answers, bool prompts, size_t room);
 
 /* ---- batch_chunk.c ---- */
 
-/* Reads its prompt, and is not in the chunk on its way. */
+/* Reads its prompt, and is neither in the chunk that the lane reads nor in the forward at hand. */
 bool fn_batch_reads_prompt(const fn_sequence *q);
-/* Rows that a chunk may have: it leaves some for answers and their guesses. */
-size_t fn_batch_chunk_room(const fn_scheduler *s);
 /* The next n ids of a sequence, and its guesses, as a segment whose rows want what wants [n + guesses] is set to. */
 void fn_batch_add(fn_sequence *q, size_t n, uint8_t *wants, fn_segment *out);
-/* Begins a chunk beside so many answers with so many rows, if there is none, and prompts are to be read, and the
- * pace allows. Fails as fn_forward_hold; the sequences are in the chunk all the same. Under the engine's mutex. */
-FN_NODISCARD fn_status fn_batch_chunk_begin(fn_scheduler *s, size_t answers, size_t rows,
-                                            fn_error *err);
-/* Nobody is in it any more: it was read, or failed. */
-void fn_batch_chunk_forget(fn_scheduler *s);
-/* Does anybody still want what it reads? */
-bool fn_batch_chunk_wanted(const fn_scheduler *s);
-/* Does it end a prompt, whose answer begins with it? */
-bool fn_batch_chunk_wants(const fn_scheduler *s);
-/* Ends it, if there is one: what it has read is lost. */
+/* The lane begins to read a chunk beside so many answers, if it is free, and there are prompts, and the pace allows. */
+void fn_batch_chunk_begin(fn_scheduler *s, size_t answers);
+/* If the lane is done: what comes of it; then true. */
+bool fn_batch_chunk_end(fn_scheduler *s);
+/* Ends it, if there is one, when all who are in it are cancelled, or the scheduler stops: what it has read is lost. */
 void fn_batch_chunk_drop(fn_scheduler *s);
+
+/* ---- batch_outcome.c ---- */
+
+/* Chooses an id for each sequence of the batch that wants one. */
+void fn_batch_choose_ids(fn_scheduler *s);
+/* The forward has read the batch: chooses from the logits, which follow each other as the sequences do, and tells the
+ * log-probabilities of prompts. */
+void fn_batch_read_out(fn_scheduler *s, fn_forward *forward, const float *logits);
+/* Each sequence of the batch goes on, or ends with the error; after FN_E_CANCELLED who cancelled leaves next. */
+void fn_batch_take_outcomes(fn_scheduler *s, fn_status status, const fn_error *error);
 
 /* ---- batch.c ---- */
 
-/* One forward over what runs, with everything that follows from it. False: there was nothing to compute. */
+/* Takes what the lane has read, and runs one forward of answers, if it is time. False: neither; then there is nothing to do
+ * before there is news, or before next_step where the answers wait for it. */
 bool fn_batch_run(fn_scheduler *s);
 
 #endif

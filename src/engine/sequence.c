@@ -49,7 +49,8 @@ static fn_status make_parts(const fn_scheduler *s, fn_sequence *q, fn_error *err
     q->odds = s->odds;
     q->drafting.drafter = fn_draft_name(&e->draft);
     if (status == FN_OK && q->most_drafts > 0) {
-        status = fn_draft_make(e, q->state, q->most_drafts, room_of(r), &q->drafter, err);
+        status =
+            fn_draft_make(e, s->forward, q->state, q->most_drafts, room_of(r), &q->drafter, err);
     }
     return status == FN_OK ? fn_stepper_create(&options, &q->stepper, err) : status;
 }

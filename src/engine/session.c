@@ -110,7 +110,7 @@ fn_status fn_session_read(fn_session *s, const int32_t *ids, size_t n, bool tell
         size_t length = fn_session_length(s);
         watch w = {e, done, n};
         pthread_mutex_lock(&e->mutex);
-        size_t rows = fn_forward_room(e->forward); /* a scheduler's chunk may be on its way */
+        size_t rows = fn_forward_max_rows(e->forward);
         rows = rows < e->chunk ? rows : e->chunk;
         fn_segment segment = {
             .state = s->state, .ids = ids + done, .n = n - done < rows ? n - done : rows};

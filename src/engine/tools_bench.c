@@ -28,20 +28,20 @@ static size_t read_bytes(const fn_engine *e) {
     return bytes < READ_BYTES ? bytes : READ_BYTES;
 }
 
-static void probe(void *ctx, size_t thread, size_t n_threads) {
+static void probe(void *ctx, const fn_turn *turn) {
     probe_job *j = ctx;
     const fn_matrix *head = &j->engine->weights->head;
     if (j->streams > 0) {
         size_t begin = 0;
         size_t end = 0;
         size_t bytes = read_bytes(j->engine);
-        fn_share(bytes / 64, thread, n_threads, &begin, &end);
+        fn_turn_share(turn, bytes / 64, &begin, &end);
         j->sum += j->engine->kernels->probe_read(head->tiles + begin * 64, (end - begin) * 64,
                                                  j->streams);
         return;
     }
     double operations = j->multiply(PROBE_ROUNDS);
-    if (thread == 0) {
+    if (turn->share == 0) {
         j->operations = operations;
     }
 }

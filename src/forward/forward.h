@@ -1,10 +1,9 @@
 /* forward/forward.h - one forward for everything: prompt chunks, decode steps, drafts to verify, batches.
  *
  * Path:    segments of ids -> embedding -> layers -> final mixer -> head -> logits.
- * Parts:   a long prompt's chunk may take several forwards: it is held, its rows stand in the step's buffers, and
- *          each forward may take it some parts of layers (trunk.h) further, together with its own rows.
- * Bits:    a row's logits depend on its sequence alone, not on the other rows, segments, threads or parts.
- * Threads: one forward at a time; it uses the pool.
+ * Bits:    a row's logits depend on its sequence alone, not on the other rows, segments or threads.
+ * Threads: one forward of an fn_forward at a time; it uses the pool. Several fn_forward, each with a pool of its own,
+ *          may run at once over the same weights, tables and state pool, in different states.
  * Memory:  everything is reserved at creation; running allocates nothing (states with reserved room). */
 #ifndef FN_FORWARD_FORWARD_H
 #define FN_FORWARD_FORWARD_H
@@ -39,6 +38,8 @@ typedef struct fn_forward fn_forward;
 FN_NODISCARD fn_status fn_forward_create(const fn_model *model, size_t max_rows, size_t context,
                                          fn_forward **out, fn_error *err);
 void fn_forward_destroy(fn_forward *forward);
+/* Takes all its memory from the system now, which otherwise comes as rows need it. */
+void fn_forward_touch(fn_forward *forward);
 /* Bytes that creating takes, for the plan. */
 size_t fn_forward_bytes(const fn_shape *shape, size_t max_rows, size_t context, size_t threads);
 size_t fn_forward_max_rows(const fn_forward *forward);
@@ -56,37 +57,6 @@ void fn_forward_time(fn_forward *forward, fn_step_clock *clock);
 FN_NODISCARD fn_status fn_forward_run(fn_forward *forward, const fn_segment *segments, size_t n,
                                       float *logits, const fn_trace *trace, fn_error *err);
 
-/* ---- a chunk that takes several forwards ---- */
-
-/* Begins to read segments: states, ids, wants and embeds are lent until nothing is held any more. Not while another
- * chunk is held. Fails as fn_forward_run. */
-FN_NODISCARD fn_status fn_forward_hold(fn_forward *forward, const fn_segment *segments, size_t n,
-                                       fn_error *err);
-/* Ends it where it is: no state has changed. */
-void fn_forward_drop(fn_forward *forward);
-bool fn_forward_holds(const fn_forward *forward);
-/* The part of what is held that comes next. */
-size_t fn_forward_held_part(const fn_forward *forward);
-/* Rows that a forward may have beside what is held. */
-size_t fn_forward_room(const fn_forward *forward);
-/* Parts that a chunk has: those of the layers in their order (trunk.h); behind them, where the model has one, the
- * MTP head. */
-size_t fn_forward_parts(const fn_forward *forward);
-
-/* Asked before each part of the held chunk: true takes it along; and once behind its last (part =
- * fn_forward_parts), the answer unused. */
-typedef struct fn_carry {
-    bool (*take)(void *ud, size_t part);
-    void *ud;
-} fn_carry;
-
-/* As fn_forward_run, taking the held chunk along; n may be 0: the chunk alone. With the last of its parts its states
- * grow, too, nothing is held any more, and the logits that it wants follow those of the segments. On failure
- * nothing is held any more, and no state has changed. Not traced. */
-FN_NODISCARD fn_status fn_forward_run_beside(fn_forward *forward, const fn_segment *segments,
-                                             size_t n, const fn_carry *carry, float *logits,
-                                             fn_error *err);
-
 /* ---- drafts, and logits of rows that did not ask for them ---- */
 
 /* Points a chain of up to n drafts at a state (fn_mtp_chain_start). */
@@ -97,8 +67,7 @@ FN_NODISCARD fn_status fn_forward_start_chain(fn_forward *forward, fn_mtp_chain 
 void fn_forward_draft(fn_forward *forward, fn_mtp_chain *const *chains, size_t n,
                       const int32_t *tokens, const fn_shortlist *shortlist, float *logits);
 
-/* Logits [n, V] after rows [first, first + n) of one segment of the last forward; rows count over its segments, those
- * of a chunk that it read to its end behind its own. */
+/* Logits [n, V] after rows [first, first + n) of one segment of the last forward; rows count over its segments. */
 void fn_forward_logits(fn_forward *forward, size_t first, size_t n, float *logits);
 
 /* Logits [V] after a state's last row, from the streams it keeps: the bits of the forward that made it. */

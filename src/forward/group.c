@@ -4,14 +4,8 @@
 
 #include "layers/layers.h"
 
-void fn_group_place(fn_group *g, const fn_step *whole, size_t first, size_t number) {
-    const fn_shape *s = whole->shape;
-    g->step = *whole;
-#define FN_GROUP_SHIFT(name, type, per_row) g->step.name += first * (per_row);
-    FN_STEP_ROWS(FN_GROUP_SHIFT)
-    FN_STEP_NGRAM_ROWS(FN_GROUP_SHIFT)
-#undef FN_GROUP_SHIFT
-    g->step.ngram_gathers += number * s->n_ple;
+void fn_group_init(fn_group *g, const fn_step *step) {
+    g->step = *step;
     g->step.segments = g->segments;
     g->step.ids = g->ids;
     g->step.embeds = g->embeds;
@@ -41,12 +35,12 @@ static void set_positions(const fn_step *s, const fn_segment *segment, const fn_
     }
 }
 
-static fn_status add(fn_group *g, const fn_segment *segment, size_t room, fn_error *err) {
+static fn_status add(fn_group *g, const fn_segment *segment, fn_error *err) {
     fn_step *s = &g->step;
     size_t i = s->n_segments;
     fn_status status = check_segment(g, segment, err);
-    if (status == FN_OK && segment->n > room - s->rows) {
-        status = fn_fail(err, FN_E_RANGE, "a forward of more than %zu rows", room);
+    if (status == FN_OK && segment->n > s->max_rows - s->rows) {
+        status = fn_fail(err, FN_E_RANGE, "a forward of more than %zu rows", s->max_rows);
     }
     if (status == FN_OK) {
         status = fn_state_begin(segment->state, segment->n, segment->keep_rows, err);
@@ -76,14 +70,13 @@ static fn_status check_count(size_t n, fn_error *err) {
                          FN_STEP_SEGMENTS);
 }
 
-fn_status fn_group_begin(fn_group *g, const fn_segment *segments, size_t n, size_t room,
-                         fn_error *err) {
+fn_status fn_group_begin(fn_group *g, const fn_segment *segments, size_t n, fn_error *err) {
     fn_step *s = &g->step;
     s->rows = 0;
     s->n_segments = 0;
     fn_status status = check_count(n, err);
     for (size_t i = 0; i < n && status == FN_OK; i++) {
-        status = add(g, &segments[i], room, err);
+        status = add(g, &segments[i], err);
     }
     fn_step_lap(s, FN_PROFILE_REST);
     status = status == FN_OK ? fn_layer_ngram_start(s, err) : status;
@@ -96,33 +89,6 @@ fn_status fn_group_begin(fn_group *g, const fn_segment *segments, size_t n, size
     fn_layer_ngram_history(s);
     fn_step_lap(s, FN_PROFILE_EMBEDDING);
     return FN_OK;
-}
-
-static void append(fn_group *both, const fn_group *g) {
-    size_t n = both->step.n_segments;
-    size_t rows = both->step.rows;
-    for (size_t i = 0; i < g->step.n_segments; i++) {
-        both->segments[n + i] = g->segments[i];
-        both->segments[n + i].first += rows;
-        both->ids[n + i] = g->ids[i];
-        both->embeds[n + i] = g->embeds[i];
-        both->use_embed[n + i] = g->use_embed[i];
-    }
-    both->step.n_segments += g->step.n_segments;
-    both->step.rows += g->step.rows;
-}
-
-void fn_group_join(fn_group *both, const fn_group *first, const fn_group *second) {
-    both->step = first->step;
-    both->step.clock = second->step.clock;
-    both->step.segments = both->segments;
-    both->step.ids = both->ids;
-    both->step.embeds = both->embeds;
-    both->step.use_embed = both->use_embed;
-    both->step.n_segments = 0;
-    both->step.rows = 0;
-    append(both, first);
-    append(both, second);
 }
 
 /* The streams after a row are part of the state: a later request may need their logits, or the MTP head. */

@@ -2,7 +2,7 @@
  *
  * Path:    fn_segment (forward.h) -> [begin: room in every state, rows in the step's buffers, first streams]
  *          -> trunk.h, part by part -> [end: the states have grown, or are what they were].
- * Shapes:  a group's rows follow each other in the step's buffers, from a first one on.
+ * Shapes:  the segments' rows follow each other in the step's buffers.
  * Threads: as forward.h. Memory: the struct. */
 #ifndef FN_FORWARD_GROUP_H
 #define FN_FORWARD_GROUP_H
@@ -10,7 +10,7 @@
 #include "forward/forward.h"
 
 typedef struct fn_group {
-    fn_step step; /* its buffers begin at the group's first row */
+    fn_step step;
     fn_step_segment segments[FN_STEP_SEGMENTS];
     const int32_t *ids[FN_STEP_SEGMENTS];
     const float *embeds[FN_STEP_SEGMENTS];
@@ -18,16 +18,13 @@ typedef struct fn_group {
     const uint8_t *wants[FN_STEP_SEGMENTS];
 } fn_group;
 
-/* An empty group whose rows will begin at row `first` of `whole`'s buffers; number: which group of the step's. */
-void fn_group_place(fn_group *g, const fn_step *whole, size_t first, size_t number);
+/* An empty group in the step's buffers. */
+void fn_group_init(fn_group *g, const fn_step *step);
 
-/* Takes room in every state, and begins to read what the rows need. Fails as fn_forward_run, also for more than
- * `room` rows; then the group is empty and no state has changed. */
+/* Takes room in every state, and begins to read what the rows need. Fails as fn_forward_run; then the group is empty
+ * and no state has changed. */
 FN_NODISCARD fn_status fn_group_begin(fn_group *g, const fn_segment *segments, size_t n,
-                                      size_t room, fn_error *err);
-
-/* The rows of first, then those of second, which follow them in the buffers: one group for the layers. */
-void fn_group_join(fn_group *both, const fn_group *first, const fn_group *second);
+                                      fn_error *err);
 
 /* Behind the last layer: what states keep of the streams. */
 void fn_group_keep_streams(const fn_group *g);

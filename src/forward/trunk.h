@@ -1,6 +1,5 @@
 /* forward/trunk.h - the layers, in parts: streams in, streams out. A layer has two parts: mixer and delta net or
- * attention; mixer and experts. So rows that came later can join others on their way, and machines can share a
- * model. */
+ * attention; mixer and experts. So a forward can end between them, and machines can share a model. */
 #ifndef FN_FORWARD_TRUNK_H
 #define FN_FORWARD_TRUNK_H
 

@@ -237,13 +237,13 @@ typedef struct attend_job {
 } attend_job;
 
 /* Neighbouring rows, which read much the same keys, on one thread; later rows read more. */
-static void attend_share(void *ctx, size_t thread, size_t n_threads) {
+static void attend_share(void *ctx, const fn_turn *turn) {
     const attend_job *j = ctx;
     size_t begin;
     size_t end;
-    fn_share(j->cost, thread, n_threads, &begin, &end);
+    fn_turn_share(turn, j->cost, &begin, &end);
     attend_rows(j->step, j->attention, row_at_cost(j->step, begin), row_at_cost(j->step, end),
-                thread);
+                turn->thread);
 }
 
 static void attend_many_rows(const fn_step *s, const attention_job *attention) {

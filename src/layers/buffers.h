@@ -50,8 +50,8 @@ static inline size_t fn_step_mix_bytes(const fn_shape *s) {
 #define FN_STEP_MTP(n) (s->n_mtp * (n))
 #define FN_STEP_NGRAM(n) ((size_t)(s->n_ple > 0) * (n))
 
-/* What stands while rows are on their way through the layers, so that two groups of rows can be there at once:
- * name, type, elements of a row. The second list has them for each layer with n-gram memory. */
+/* What stands while rows are on their way through the layers: name, type, elements of a row. The second list has
+ * them for each layer with n-gram memory. */
 #define FN_STEP_ROWS(X)                                                                            \
     X(streams, float, s->hc * s->hidden)                                                           \
     X(inject, float, s->hc)                                                                        \
@@ -63,8 +63,6 @@ static inline size_t fn_step_mix_bytes(const fn_shape *s) {
     X(ngram_rows, int64_t, fn_shape_ngram_heads(s))                                                \
     X(ngram_wants, fn_ngram_want, fn_shape_ngram_heads(s))                                         \
     X(ngram, float, s->ple_embed)
-/* The groups of rows that may be on their way. */
-#define FN_STEP_GROUPS 2
 
 /* name, type, elements; R rows, W threads, N most keys a query may read, B most index blocks. The common ones
  * are lent to every layer. Each other list belongs to one layer kind, or to the head, and lives while that
@@ -76,7 +74,7 @@ static inline size_t fn_step_mix_bytes(const fn_shape *s) {
     X(mix_forms, uint8_t, fn_step_mix_rows(R, W) * fn_step_mix_bytes(s))                           \
     X(gate, float, R * s->hc * s->hidden)                                                          \
     X(mixed, float, R * s->hidden)                                                                 \
-    X(ngram_gathers, fn_ngram_gather, FN_STEP_GROUPS * s->n_ple)                                   \
+    X(ngram_gathers, fn_ngram_gather, s->n_ple)                                                    \
     X(mtp_streams, float, FN_STEP_MTP(R * s->hc * s->hidden))                                      \
     X(mtp_positions, int32_t, FN_STEP_MTP(R * 3))                                                  \
     X(forms, uint8_t, R *fn_step_input_bytes(s))

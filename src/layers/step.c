@@ -30,13 +30,13 @@ typedef struct each_job {
     void *ctx;
 } each_job;
 
-static void run_each(void *ctx, size_t thread, size_t n_threads) {
+static void run_each(void *ctx, const fn_turn *turn) {
     const each_job *e = ctx;
     size_t begin;
     size_t end;
-    fn_share(e->n, thread, n_threads, &begin, &end);
+    fn_turn_share(turn, e->n, &begin, &end);
     if (begin < end) {
-        e->job(e->step, e->ctx, begin, end, thread);
+        e->job(e->step, e->ctx, begin, end, turn->thread);
     }
 }
 
@@ -56,6 +56,7 @@ typedef struct linear_job {
     const fn_step *step;
     const fn_linear *units;
     size_t n_units;
+    size_t threads;
     size_t cost; /* of all units that are split by tiles */
 } linear_job;
 
@@ -104,18 +105,18 @@ static size_t tile_at(const fn_linear *u, size_t before, size_t at) {
     return tile < n ? tile : n;
 }
 
-static void run_linear(void *ctx, size_t thread, size_t n_threads) {
+static void run_linear(void *ctx, const fn_turn *turn) {
     const linear_job *j = ctx;
     size_t begin;
     size_t end;
     size_t before = 0;
-    fn_share(j->cost, thread, n_threads, &begin, &end);
+    fn_turn_share(turn, j->cost, &begin, &end);
     for (size_t i = 0; i < j->n_units; i++) {
         const fn_linear *u = &j->units[i];
         size_t tiles[2] = {0, fn_matrix_tiles(u->w->rows)};
         size_t rows[2] = {0, u->rows};
-        if (split_by_rows(u, n_threads)) {
-            fn_share(u->rows, thread, n_threads, &rows[0], &rows[1]);
+        if (split_by_rows(u, j->threads)) {
+            fn_turn_share(turn, u->rows, &rows[0], &rows[1]);
         } else {
             size_t n_tiles = tiles[1];
             tiles[0] = tile_at(u, before, begin);
@@ -127,10 +128,10 @@ static void run_linear(void *ctx, size_t thread, size_t n_threads) {
 }
 
 void fn_step_linear(const fn_step *s, const fn_linear *units, size_t n_units) {
-    linear_job j = {.step = s, .units = units, .n_units = n_units};
-    size_t n_threads = fn_pool_threads(s->pool);
+    linear_job j = {
+        .step = s, .units = units, .n_units = n_units, .threads = fn_pool_threads(s->pool)};
     for (size_t i = 0; i < n_units; i++) {
-        if (!split_by_rows(&units[i], n_threads)) {
+        if (!split_by_rows(&units[i], j.threads)) {
             j.cost += fn_matrix_tiles(units[i].w->rows) * tile_cost(&units[i]);
         }
     }

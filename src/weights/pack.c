@@ -234,22 +234,22 @@ static bool tell(const runner *r, uint64_t done) {
     return r->watch == NULL || r->watch->progress(r->watch->ud, done, r->list->bytes);
 }
 
-static void work(void *ctx, size_t thread, size_t n_threads) {
+static void work(void *ctx, const fn_turn *turn) {
     runner *r = ctx;
-    (void)n_threads;
     while (atomic_load(&r->failed) == 0) {
         size_t i = atomic_fetch_add(&r->next, 1);
         if (i >= r->list->n) {
             return;
         }
         const task *t = &r->list->tasks[i];
-        if (run_task(r->list->checkpoint, t, r->staging[thread], &r->errors[thread]) != FN_OK) {
+        if (run_task(r->list->checkpoint, t, r->staging[turn->thread], &r->errors[turn->thread]) !=
+            FN_OK) {
             atomic_store(&r->failed, 1);
             return;
         }
         uint64_t bytes = t->rows * row_bytes(t);
         uint64_t done = atomic_fetch_add(&r->done_bytes, bytes) + bytes;
-        if (thread == 0 && !tell(r, done)) {
+        if (turn->thread == 0 && !tell(r, done)) {
             (void)fn_fail(&r->errors[0], FN_E_CANCELLED, "loading was cancelled");
             atomic_store(&r->failed, 1);
         }

@@ -126,13 +126,12 @@ typedef struct rows_job {
     atomic_size_t bad; /* a row that is not finite, plus 1 */
 } rows_job;
 
-static void quantize_rows(void *ctx, size_t thread, size_t n_threads) {
+static void quantize_rows(void *ctx, const fn_turn *turn) {
     enum { STEP = 64 };
     rows_job *job = ctx;
     size_t width = job->row->width;
     size_t out = fn_ngram_row_elements(FN_DTYPE_I8, width);
-    float *x = job->values + thread * width;
-    (void)n_threads;
+    float *x = job->values + turn->thread * width;
     for (;;) {
         size_t first = atomic_fetch_add(&job->next, STEP);
         for (size_t r = first; r < first + STEP && r < job->n; r++) {
