@@ -10,7 +10,7 @@
 
 /* ---- limits ---- */
 
-#define READ_BYTES ((size_t)256 << 20) /* at most: beyond the caches */
+#define READ_BYTES ((size_t)256 << 20) /* at most: so many that caches keep little of them */
 #define PROBE_ROUNDS 2000000
 
 typedef struct probe_job {
@@ -21,23 +21,40 @@ typedef struct probe_job {
     _Atomic uint64_t sum; /* keeps the reads */
 } probe_job;
 
-/* The LM head: the largest matrix, wherever weights stand. */
-static size_t read_bytes(const fn_engine *e) {
-    const fn_matrix *head = &e->weights->head;
-    size_t bytes = fn_matrix_tiles(head->rows) * head->tile_bytes;
-    return bytes < READ_BYTES ? bytes : READ_BYTES;
+/* Reads what of bytes [begin, end) lies in m, which begins at *at. */
+static void read_matrix(probe_job *j, const fn_matrix *m, size_t begin, size_t end, size_t *at) {
+    size_t bytes = fn_matrix_tiles(m->rows) * m->tile_bytes;
+    bytes = bytes < READ_BYTES - *at ? bytes : READ_BYTES - *at;
+    size_t from = begin > *at ? begin - *at : 0;
+    size_t to = end > *at ? end - *at : 0;
+    to = to < bytes ? to : bytes;
+    if (from < to) {
+        j->sum += j->engine->kernels->probe_read(m->tiles + from, to - from, j->streams);
+    }
+    *at += bytes;
+}
+
+/* The LM head, the largest matrix; where it is small, experts behind it. Returns how many bytes there are. */
+static size_t read_weights(probe_job *j, size_t begin, size_t end) {
+    const fn_shape *shape = &j->engine->shape;
+    const fn_weights *w = j->engine->weights;
+    size_t at = 0;
+    read_matrix(j, &w->head, begin, end, &at);
+    for (size_t i = 0; i < shape->n_layers * shape->n_experts && at < READ_BYTES; i++) {
+        const fn_moe_weights *moe = &w->layers[i / shape->n_experts].moe;
+        read_matrix(j, &moe->gate_up[i % shape->n_experts], begin, end, &at);
+        read_matrix(j, &moe->down[i % shape->n_experts], begin, end, &at);
+    }
+    return at;
 }
 
 static void probe(void *ctx, const fn_turn *turn) {
     probe_job *j = ctx;
-    const fn_matrix *head = &j->engine->weights->head;
     if (j->streams > 0) {
         size_t begin = 0;
         size_t end = 0;
-        size_t bytes = read_bytes(j->engine);
-        fn_turn_share(turn, bytes / 64, &begin, &end);
-        j->sum += j->engine->kernels->probe_read(head->tiles + begin * 64, (end - begin) * 64,
-                                                 j->streams);
+        fn_turn_share(turn, read_weights(j, 0, 0) / 64, &begin, &end);
+        (void)read_weights(j, begin * 64, end * 64);
         return;
     }
     double operations = j->multiply(PROBE_ROUNDS);
@@ -54,7 +71,7 @@ static double timed(const fn_engine *e, probe_job *j) {
 
 static double read_rate(const fn_engine *e, size_t streams) {
     probe_job j = {.engine = e, .streams = streams};
-    return (double)read_bytes(e) / timed(e, &j);
+    return (double)read_weights(&j, 0, 0) / timed(e, &j);
 }
 
 static double multiply_rate(const fn_engine *e, double (*multiply)(size_t rounds)) {

@@ -89,6 +89,8 @@ typedef struct fn_delta_run_args {
     size_t ld_gate;
     float *out; /* [tokens, ldo], dv written */
     size_t ldo;
+    bool
+        far; /* state_out is read when it has left the caches anyway: a hint, the bits are the same */
 } fn_delta_run_args;
 
 typedef struct fn_kernels {
@@ -146,8 +148,9 @@ typedef struct fn_kernels {
     void (*mix_streams)(const fn_mix_args *a);
 
     /* Depthwise causal convolution of one token: y[c] = silu(sum_j w[j,c] * x_j[c]), taps ascending
-     * (oldest first), fma from zero; x: `taps` pointers to rows of c floats; w: [taps, c]. */
-    void (*conv_silu)(float *y, const float *const *x, const float *w, size_t taps, size_t c);
+     * (oldest first), fma from zero; x: `taps` pointers to rows of c floats; w: [taps, ldw], c used. */
+    void (*conv_silu)(float *y, const float *const *x, const float *w, size_t ldw, size_t taps,
+                      size_t c);
 
     /* x[0..rotary) rotated (NEOX halves): cos, sin [rotary/2]; in place; products then sum, no fma:
      * x1*cos - x2*sin, x2*cos + x1*sin */

@@ -84,14 +84,15 @@ void fn_layer_ngram_end(const fn_step *s) {
     }
 }
 
-static void gate_rows(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
+/* Stream after stream of all rows. */
+static void gate_streams(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
     const ple_job *j = ctx;
     size_t d = s->shape->hidden;
     size_t hc = s->shape->hc;
     float eps = s->shape->norm_eps;
     float share = 1.0f / sqrtf((float)d);
     (void)thread;
-    for (size_t i = begin * hc; i < end * hc; i++) {
+    for (size_t i = begin; i < end; i++) {
         size_t w = i % hc * d;
         float *key = s->gate + i * d;      /* key_proj's output; then the gated value */
         float *normed = s->normed + i * d; /* the query; then the conv's input */
@@ -114,46 +115,47 @@ static const float *conv_row(const fn_step *s, const fn_step_segment *g, const f
                  : s->normed + (g->first + (size_t)t) * width;
 }
 
-static void conv_rows(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
+/* A stream of the conv's rows after row t. */
+static void keep_tail(const fn_step *s, const ple_job *j, const fn_step_segment *g,
+                      const float *tail, ptrdiff_t t, size_t stream) {
+    size_t width = fn_shape_streams(s->shape);
+    size_t d = s->shape->hidden;
+    size_t tails = fn_shape_ple_tail(s->shape);
+    uint8_t *block = fn_state_after(g->state, (size_t)t);
+    if (block == NULL) {
+        return;
+    }
+    float *dst = fn_recurrent_part(s->layout, block, FN_PART_PLE_CONV, j->p);
+    for (size_t k = 0; k < tails; k++) {
+        const float *from = conv_row(s, g, tail, t + (ptrdiff_t)(1 + k) - (ptrdiff_t)tails);
+        memcpy(dst + k * width + stream * d, from + stream * d, d * sizeof *dst);
+    }
+}
+
+static void conv_streams(const fn_step *s, void *ctx, size_t begin, size_t end, size_t thread) {
     const ple_job *j = ctx;
     size_t width = fn_shape_streams(s->shape);
+    size_t d = s->shape->hidden;
+    size_t hc = s->shape->hc;
     size_t taps = s->shape->ple_kernel;
     (void)thread;
-    for (size_t r = begin; r < end; r++) {
+    for (size_t i = begin; i < end; i++) {
+        size_t r = i / hc;
+        size_t c = i % hc * d;
         const fn_step_segment *g = fn_step_segment_of(s, r);
         const float *tail =
             fn_recurrent_view(s->layout, fn_state_before(g->state), FN_PART_PLE_CONV, j->p);
         const float *rows[MAX_TAPS];
         ptrdiff_t t = (ptrdiff_t)(r - g->first);
-        for (size_t i = 0; i < taps; i++) {
-            rows[i] = conv_row(s, g, tail, t - (ptrdiff_t)((taps - 1 - i) * s->shape->ngram_size));
+        for (size_t a = 0; a < taps; a++) {
+            rows[a] =
+                c + conv_row(s, g, tail, t - (ptrdiff_t)((taps - 1 - a) * s->shape->ngram_size));
         }
-        float *out = s->ple_gated + r * width;
-        s->k->conv_silu(out, rows, j->w->conv, taps, width);
-        s->k->add(out, s->gate + r * width, width);
-        s->k->add(s->streams + r * width, out, width);
-    }
-}
-
-static void keep_tails(const fn_step *s, const ple_job *j) {
-    size_t width = fn_shape_streams(s->shape);
-    size_t tails = fn_shape_ple_tail(s->shape);
-    for (size_t i = 0; i < s->n_segments; i++) {
-        const fn_step_segment *g = &s->segments[i];
-        const float *tail =
-            fn_recurrent_view(s->layout, fn_state_before(g->state), FN_PART_PLE_CONV, j->p);
-        for (size_t t = 0; t < g->n; t++) {
-            uint8_t *block = fn_state_after(g->state, t);
-            if (block == NULL) {
-                continue;
-            }
-            float *dst = fn_recurrent_part(s->layout, block, FN_PART_PLE_CONV, j->p);
-            for (size_t k = 0; k < tails; k++) {
-                memcpy(dst + k * width,
-                       conv_row(s, g, tail, (ptrdiff_t)(t + 1 + k) - (ptrdiff_t)tails),
-                       width * sizeof *dst);
-            }
-        }
+        float *out = s->ple_gated + r * width + c;
+        s->k->conv_silu(out, rows, j->w->conv + c, width, taps, d);
+        s->k->add(out, s->gate + r * width + c, d);
+        s->k->add(s->streams + r * width + c, out, d);
+        keep_tail(s, j, g, tail, t, i % hc);
     }
 }
 
@@ -170,9 +172,8 @@ fn_status fn_layer_ple(const fn_step *s, const fn_ple_weights *w, size_t p, fn_e
     fn_linear products[2] = {fn_input_product(s, &in, &w->key, s->gate, s->rows),
                              fn_input_product(s, &in, &w->value, s->ple_value, s->rows)};
     fn_step_linear(s, products, 2);
-    fn_step_each(s, s->rows, gate_rows, &j);
-    fn_step_each(s, s->rows, conv_rows, &j);
-    keep_tails(s, &j);
+    fn_step_each(s, s->rows * s->shape->hc, gate_streams, &j);
+    fn_step_each(s, s->rows * s->shape->hc, conv_streams, &j);
     fn_step_trace(s, FN_TRACE_NGRAM_ROWS, p, s->rows, fn_shape_ngram_heads(s->shape),
                   rows_of(s, p));
     fn_step_trace(s, FN_TRACE_PLE_OUT, p, s->rows, fn_shape_streams(s->shape), s->ple_gated);

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 /* The rows of all tokens, as a layer has them: q, k and v of a token side by side. */
 typedef struct delta_case {
     size_t dk, dv, ld, tokens, ldx, ldo;
+    bool far;
     guarded state, x, decay, beta;
 } delta_case;
 
@@ -60,7 +62,8 @@ static void run(const fn_kernels *table, const delta_case *c, const float *in, f
                                           .beta = (const float *)c->beta.data + t0 * LD_GATE,
                                           .ld_gate = LD_GATE,
                                           .out = out + t0 * c->ldo + j0,
-                                          .ldo = c->ldo});
+                                          .ldo = c->ldo,
+                                          .far = c->far});
 }
 
 /* The rule as published: decay, recall, change, then read the new state. */
@@ -171,10 +174,45 @@ static void a_nan_stays_in_its_column(void **state) {
     free_case(&c);
 }
 
+/* One token of a state that is said to be far, from one place to another, both aligned as states are. */
+static void a_far_state_has_the_same_bits(void **state) {
+    (void)state;
+    static const size_t sizes[][3] = {{128, 128, 128}, {17, 144, 160}, {16, 40, 48}, {3, 31, 33}};
+    const fn_kernels *tables[MAX_TABLES];
+    size_t count = available_tables(tables);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        size_t dk = sizes[i][0], dv = sizes[i][1], ld = sizes[i][2];
+        size_t bytes = (dk * ld * sizeof(float) + 63) / 64 * 64;
+        float *s = aligned_alloc(64, 3 * bytes);
+        assert_non_null(s);
+        float *places[3] = {s, s + bytes / sizeof *s, s + 2 * bytes / sizeof *s};
+        delta_case c = make_case(dk, dv, 1);
+        guarded out = guarded_floats(2 * c.ldo);
+        uint64_t seed = dk;
+        c.ld = ld;
+        fill_random(places[0], dk * ld, -1.0f, 1.0f, &seed);
+        for (size_t t = 0; t < count; t++) {
+            float *y = out.data;
+            memset(places[1], 0, 2 * bytes);
+            memset(y, 0, 2 * c.ldo * sizeof *y);
+            run(tables[t], &c, places[0], places[1], y, 0, 1, 0, dv);
+            c.far = true;
+            run(tables[t], &c, places[0], places[2], y + c.ldo, 0, 1, 0, dv);
+            c.far = false;
+            assert_same_bits(places[2], places[1], dk * ld, tables[t]->name, "delta_run state");
+            assert_same_bits(y + c.ldo, y, c.ldo, tables[t]->name, "delta_run out");
+        }
+        guarded_free(&out);
+        free_case(&c);
+        free(s);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_shape_whole_and_in_parts),
         cmocka_unit_test(a_nan_stays_in_its_column),
+        cmocka_unit_test(a_far_state_has_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

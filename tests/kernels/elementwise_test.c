@@ -211,7 +211,7 @@ static void run_conv_silu(const fn_kernels *k, float *y, const inputs *in) {
     const float *rows[STREAMS];
     for (size_t j = 0; j < STREAMS; j++) /* any order of rows in memory */
         rows[j] = in->a + (STREAMS - 1 - j) * in->n;
-    k->conv_silu(y, rows, in->b, STREAMS, in->n);
+    k->conv_silu(y, rows, in->b, in->n, STREAMS, in->n);
 }
 
 static void expect_conv_silu(double *y, double *size, const inputs *in) {

@@ -49,6 +49,12 @@ static inline void v16_store(float *p, v16 x) {
     _mm256_storeu_ps(p + 8, x.hi);
 }
 
+/* To memory, past the caches; p aligned to 64 bytes. */
+static inline void v16_stream(float *p, v16 x) {
+    _mm256_stream_ps(p, x.lo);
+    _mm256_stream_ps(p + 8, x.hi);
+}
+
 /* Lanes below n; the others are zero, or not written. */
 static inline v16 v16_load_n(const float *p, size_t n) {
     __m256i lo, hi;

@@ -42,6 +42,11 @@ static inline void v16_store(float *p, v16 x) {
     _mm512_storeu_ps(p, x);
 }
 
+/* To memory, past the caches; p aligned to 64 bytes. */
+static inline void v16_stream(float *p, v16 x) {
+    _mm512_stream_ps(p, x);
+}
+
 /* Lanes below n; the others are zero, or not written. */
 static inline v16 v16_load_n(const float *p, size_t n) {
     return _mm512_maskz_loadu_ps(v16_first(n), p);

@@ -28,11 +28,12 @@ void fn_ref_mix_streams(const fn_mix_args *a) {
     }
 }
 
-void fn_ref_conv_silu(float *y, const float *const *x, const float *w, size_t taps, size_t c) {
+void fn_ref_conv_silu(float *y, const float *const *x, const float *w, size_t ldw, size_t taps,
+                      size_t c) {
     for (size_t i = 0; i < c; i++) {
         float sum = 0.0f;
         for (size_t j = 0; j < taps; j++)
-            sum = fn_ref_fma(w[j * c + i], x[j][i], sum);
+            sum = fn_ref_fma(w[j * ldw + i], x[j][i], sum);
         y[i] = sum * fn_ref_sigmoid_value(sum);
     }
 }

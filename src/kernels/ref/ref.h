@@ -76,7 +76,8 @@ void fn_ref_add(float *y, const float *x, size_t n);
 void fn_ref_axpy(float *y, float a, const float *x, size_t n);
 void fn_ref_softmax(float *y, const float *x, size_t n);
 void fn_ref_mix_streams(const fn_mix_args *a);
-void fn_ref_conv_silu(float *y, const float *const *x, const float *w, size_t taps, size_t c);
+void fn_ref_conv_silu(float *y, const float *const *x, const float *w, size_t ldw, size_t taps,
+                      size_t c);
 void fn_ref_rope(float *x, const float *cos, const float *sin, size_t rotary);
 void fn_ref_delta_run(const fn_delta_run_args *a);
 void fn_ref_attention(const fn_attention_args *a);
