@@ -110,7 +110,7 @@ static void drop_thought(world *w, talk *t) {
 static void fork_from(world *w, talk *t) {
     const talk *other = &w->talks[below(&w->chance, TALKS)];
     other = other->n > 0 ? other : t;
-    size_t keep = 1 + below(&w->chance, other->n);
+    size_t keep = 1 + below(&w->chance, other->n < MOST_PROMPT ? other->n : MOST_PROMPT);
     memmove(t->ids, other->ids, keep * sizeof t->ids[0]);
     t->n = keep;
     t->n_prompt = keep;
