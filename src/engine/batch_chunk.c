@@ -3,6 +3,9 @@
 
 #include "engine/scheduler.h"
 
+/* Every prompt in a chunk costs a reading of its recurrent state, however few its ids are: a share is this large. */
+#define LEAST_SHARE 64
+
 bool fn_batch_reads_prompt(const fn_sequence *q) {
     return q->request != NULL && q->phase == FN_SEQUENCE_PROMPT && !q->in_chunk && q->rows == 0;
 }
@@ -21,23 +24,37 @@ void fn_batch_add(fn_sequence *q, size_t n, uint8_t *wants, fn_segment *out) {
                         .keep_rows = q->drafted > 0};
 }
 
-/* Shares out room among the prompts, beginning with another one each time; what one leaves, the next takes. */
+/* What a prompt gets of what is left: as many prompts share it as find enough. */
+static size_t share_of(size_t left, size_t n_prompts) {
+    size_t most = left / LEAST_SHARE > 1 ? left / LEAST_SHARE : 1;
+    size_t among = n_prompts < most ? n_prompts : most;
+    return (left + among - 1) / among;
+}
+
+/* Shares out room among the prompts; what one leaves, the next takes. Whoever finds too little is first in the next
+ * chunk. */
 static size_t choose_members(fn_scheduler *s, size_t n_prompts, size_t room) {
     size_t taken = 0;
-    for (size_t i = 0; i < s->max_running && room > taken; i++) {
+    size_t next = s->turn + 1;
+    for (size_t i = 0; i < s->max_running && n_prompts > 0; i++) {
         fn_sequence *q = &s->sequences[(s->turn + i) % s->max_running];
         if (!fn_batch_reads_prompt(q)) {
             continue;
         }
-        size_t share = (room - taken + n_prompts - 1) / n_prompts;
+        size_t left = room - taken;
         size_t cut = fn_sequence_until_cut(s, q);
+        if (left < LEAST_SHARE && left < cut && taken > 0) {
+            next = s->turn + i;
+            break;
+        }
+        size_t share = share_of(left, n_prompts);
         size_t n = share < cut ? share : cut;
         fn_batch_add(q, n, s->chunk_wants + taken, &s->chunk_segments[s->n_chunk]);
         s->chunk[s->n_chunk++] = q;
         taken += n;
         n_prompts--;
     }
-    s->turn = s->turn + 1 < s->max_running ? s->turn + 1 : 0;
+    s->turn = next % s->max_running;
     return taken;
 }
 

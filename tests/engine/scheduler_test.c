@@ -308,6 +308,45 @@ static void a_long_prompt_leaves_room_for_running_answers(void **unused) {
     fn_engine_close(engine);
 }
 
+/* Each prompt in a chunk costs a reading of its recurrent state: few have large shares, and the others come next.
+ * A chunk has room for 128 ids. */
+static void prompts_take_turns_with_shares_that_are_worth_it(void **unused) {
+    (void)unused;
+    enum { PROMPTS = 4, LENGTH = 240, SHARE = 64 };
+    fn_engine *engine = open_model(model_dirs[0], 2, 128 + PROMPTS + 1, CONTEXT);
+    fn_scheduler *s = new_scheduler(
+        engine, (fn_scheduler_options){.max_running = PROMPTS + 1, .state_bytes = 1 << 28});
+    asked first = long_asked(engine, 1, 3, 1);
+    told holder;
+    told t[PROMPTS];
+    double last_begun = 0;
+    told_prepare(&holder, &first);
+    holder.hold_at = 1; /* until all prompts are there */
+    assert_int_equal(told_try(s, &first, NULL, &holder, NULL), FN_OK);
+    told_wait_ids(&holder, 1);
+    for (size_t i = 0; i < PROMPTS; i++) {
+        asked a = long_asked(engine, 20 + i, LENGTH, 1);
+        for (size_t j = 0; j < LENGTH; j++) { /* no end of a message, where a chunk ends */
+            a.ids[j] = a.ids[j] == engine->shape.eos_id ? 1 : a.ids[j];
+        }
+        told_start(s, &a, NULL, &t[i]);
+    }
+    told_let_go(&holder);
+    for (size_t i = 0; i < PROMPTS; i++) {
+        told_wait(&t[i]);
+        assert_int_equal(t[i].n_progress, 1 + (LENGTH + SHARE - 1) / SHARE); /* 1: it begins */
+        last_begun = t[i].first_read > last_begun ? t[i].first_read : last_begun;
+    }
+    for (size_t i = 0; i < PROMPTS; i++) {
+        assert_true(t[i].answers[0].at[0] > last_begun);
+        told_free(&t[i]);
+    }
+    told_wait(&holder);
+    told_free(&holder);
+    fn_scheduler_destroy(s);
+    fn_engine_close(engine);
+}
+
 /* ---- refusals ---- */
 
 static void prompts_at_and_over_the_limit(void **unused) {
@@ -743,6 +782,7 @@ int main(void) {
         cmocka_unit_test(conversations_read_only_what_is_new),
         cmocka_unit_test(hits_and_forks_are_answered_as_if_cold),
         cmocka_unit_test(a_long_prompt_leaves_room_for_running_answers),
+        cmocka_unit_test(prompts_take_turns_with_shares_that_are_worth_it),
         cmocka_unit_test(prompts_at_and_over_the_limit),
         cmocka_unit_test(a_full_queue_refuses_and_the_others_are_answered),
         cmocka_unit_test(requests_that_do_not_fit_together_take_turns),

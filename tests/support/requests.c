@@ -82,6 +82,9 @@ static void on_progress(void *ud, const fn_prompt_progress *progress) {
     told *t = ud;
     pthread_mutex_lock(&t->mutex);
     t->n_progress++;
+    if (t->first_read <= 0 && progress->read > progress->cached) {
+        t->first_read = fn_clock_seconds();
+    }
     assert_true(progress->read <= progress->total && progress->cached <= progress->read);
     if (t->holds != NULL && t->holds_with == 0 && t->n_progress == 2) {
         hold_other(t);

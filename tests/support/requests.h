@@ -36,6 +36,7 @@ typedef struct told {
     char error[1020];
     bool done;
     size_t n_progress;
+    double first_read; /* seconds, as the ids' */
     size_t stop_after; /* on_event returns false after so many ids; 0: never */
     size_t cancel_after;
     bool cancel_at_end; /* when the end of an answer is told */
