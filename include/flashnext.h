@@ -228,6 +228,16 @@ typedef struct fn_ngram_info {
 } fn_ngram_info;
 FN_API void fn_engine_ngram_info(const fn_engine *engine, fn_ngram_info *out);
 
+/* What was read of them since they were opened; from any thread. */
+typedef struct fn_ngram_counts {
+    uint64_t rows; /* looked up, repeats among them */
+    uint64_t
+        cached_rows; /* of those: found in the page cache, which is asked for a few tokens at a time */
+    uint64_t read_rows;  /* read from a file otherwise: the page cache may have had them */
+    uint64_t read_bytes; /* of these */
+} fn_ngram_counts;
+FN_API void fn_engine_ngram_counts(const fn_engine *engine, fn_ngram_counts *out);
+
 /* The mapped file an address lies in, NULL if none; may be called from a handler of SIGBUS. */
 FN_API const char *fn_engine_mapped_file(const fn_engine *engine, const void *address);
 FN_API const fn_text *fn_engine_text(const fn_engine *engine);

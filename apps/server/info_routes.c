@@ -110,11 +110,14 @@ void srv_get_props(srv_exchange *x) {
 void srv_get_metrics(srv_exchange *x) {
     srv_server *server = x->server;
     fn_scheduler_counts counts = {0};
+    fn_ngram_counts ngram = {0};
     cli_buffer text = {0};
-    if (server->scheduler != NULL) {
+    bool ready = server->scheduler != NULL;
+    if (ready) {
         fn_scheduler_get_counts(server->scheduler, &counts);
+        fn_engine_ngram_counts(server->loader.engine, &ngram);
     }
-    srv_metrics_write(&server->metrics, server->scheduler != NULL ? &counts : NULL,
+    srv_metrics_write(&server->metrics, ready ? &counts : NULL, ready ? &ngram : NULL,
                       server->card.id != NULL ? server->card.id : "", &text);
     srv_reply_bytes(x, 200, "text/plain; version=0.0.4; charset=utf-8", text.data, text.n);
     cli_buffer_free(&text);

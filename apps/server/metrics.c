@@ -156,6 +156,16 @@ static void write_memory(const fn_scheduler_counts *c, cli_buffer *out) {
             (double)c->disk_hits);
 }
 
+static void write_ngram(const fn_ngram_counts *c, cli_buffer *out) {
+    counter(out, "ngram_rows_total", "Rows of the n-gram tables looked up.", (double)c->rows);
+    counter(out, "ngram_cached_rows_total", "Rows that the page cache had when it was asked.",
+            (double)c->cached_rows);
+    counter(out, "ngram_read_rows_total", "Rows read from files without asking, or not cached.",
+            (double)c->read_rows);
+    counter(out, "ngram_read_bytes_total", "Bytes of the rows read from files.",
+            (double)c->read_bytes);
+}
+
 static void write_process(const srv_metrics *metrics, const char *model, cli_buffer *out) {
     unsigned long long pages = 0;
     unsigned long long resident = 0;
@@ -187,7 +197,10 @@ static void write_process(const srv_metrics *metrics, const char *model, cli_buf
 }
 
 void srv_metrics_write(const srv_metrics *metrics, const fn_scheduler_counts *counts,
-                       const char *model, cli_buffer *out) {
+                       const fn_ngram_counts *ngram, const char *model, cli_buffer *out) {
+    if (ngram != NULL) {
+        write_ngram(ngram, out);
+    }
     if (counts != NULL) {
         write_requests(counts, out);
         write_tokens(counts, out);

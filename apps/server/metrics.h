@@ -35,8 +35,8 @@ typedef struct srv_metrics {
 
 void srv_metrics_observe(srv_metrics *metrics, srv_measure measure, double seconds);
 void srv_metrics_count_request(srv_metrics *metrics, int status);
-/* counts is NULL while the model is loading. */
+/* counts and ngram are NULL while the model is loading. */
 void srv_metrics_write(const srv_metrics *metrics, const fn_scheduler_counts *counts,
-                       const char *model, cli_buffer *out);
+                       const fn_ngram_counts *ngram, const char *model, cli_buffer *out);
 
 #endif

@@ -387,6 +387,13 @@ void fn_engine_ngram_info(const fn_engine *e, fn_ngram_info *out) {
     }
 }
 
+void fn_engine_ngram_counts(const fn_engine *e, fn_ngram_counts *out) {
+    *out = (fn_ngram_counts){0};
+    for (size_t p = 0; p < e->shape.n_ple; p++) {
+        fn_ngram_table_count(e->tables[p], out);
+    }
+}
+
 void fn_engine_get_info(const fn_engine *e, fn_engine_info *out) {
     uint64_t tables = 0;
     for (size_t p = 0; e->ngram_in_ram && p < e->shape.n_ple; p++) {

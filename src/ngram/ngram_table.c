@@ -1,5 +1,6 @@
 #include "ngram/ngram_table.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -25,6 +26,10 @@ typedef struct piece {
     uint32_t file;
 } piece;
 
+typedef struct tally {
+    atomic_uint_least64_t rows, cached, read;
+} tally;
+
 struct fn_ngram_table {
     const fn_checkpoint *checkpoint;
     piece *pieces; /* [n_pieces], numeric order */
@@ -34,6 +39,7 @@ struct fn_ngram_table {
     uint8_t *stored; /* [N, row.bytes] in RAM, or NULL */
     fn_read_pool *pool;
     fn_ngram_row row; /* how each is stored */
+    tally *tally;
 };
 
 uint64_t fn_ngram_table_bytes(const fn_ngram_table *table) {
@@ -147,13 +153,15 @@ fn_status fn_ngram_table_open(const fn_checkpoint *c, const fn_ngram_table_optio
     *out = NULL;
     fn_ngram_table *table = fn_alloc_zero(1, sizeof *table);
     piece *pieces = fn_alloc_zero(n, sizeof *pieces);
-    if (table == NULL || pieces == NULL) {
+    tally *counts = fn_alloc_zero(1, sizeof *counts);
+    if (table == NULL || pieces == NULL || counts == NULL) {
         fn_free(table);
         fn_free(pieces);
+        fn_free(counts);
         return fn_fail_nomem(err, "the n-gram table", sizeof *table + n * sizeof *pieces);
     }
-    *table =
-        (fn_ngram_table){.checkpoint = c, .pieces = pieces, .n_pieces = n, .pool = options->pool};
+    *table = (fn_ngram_table){
+        .checkpoint = c, .pieces = pieces, .n_pieces = n, .pool = options->pool, .tally = counts};
     fill_pieces(table, options->pieces);
     fn_status status = FN_OK;
     if (options->scale != NULL) {
@@ -183,6 +191,7 @@ void fn_ngram_table_close(fn_ngram_table *table) {
     }
     fn_free(table->fds);
     fn_free(table->pieces);
+    fn_free(table->tally);
     fn_free(table);
 }
 
@@ -280,7 +289,7 @@ static bool take_cached(const fn_ngram_gather *g, size_t i) {
 }
 
 /* Moves what must be read to the front, still sorted; how many. */
-static size_t choose_reads(const fn_ngram_gather *g) {
+static size_t choose_reads(fn_ngram_gather *g) {
     bool look = g->table->stored == NULL && g->n <= FEW_ROWS;
     fn_ngram_want *wants = g->wants;
     size_t reads = 0;
@@ -291,7 +300,12 @@ static size_t choose_reads(const fn_ngram_gather *g) {
         from = repeats ? from : wants[i].index;
         place = wants[i].place;
         wants[i].from = from;
-        if (!repeats && !(look && take_cached(g, i))) {
+        if (repeats) {
+            continue;
+        }
+        if (look && take_cached(g, i)) {
+            g->cached++;
+        } else {
             fn_ngram_want chosen = wants[i];
             wants[i] = wants[reads];
             wants[reads++] = chosen;
@@ -331,6 +345,17 @@ fn_status fn_ngram_gather_start(const fn_ngram_table *table, const int64_t *rows
     return FN_OK;
 }
 
+static void add(atomic_uint_least64_t *sum, size_t n) {
+    (void)atomic_fetch_add_explicit(sum, n, memory_order_relaxed);
+}
+
+static void count_gather(const fn_ngram_gather *g) {
+    tally *t = g->table->tally;
+    add(&t->rows, g->n);
+    add(&t->cached, g->cached);
+    add(&t->read, g->table->stored == NULL ? g->batch.n : 0);
+}
+
 fn_status fn_ngram_gather_finish(fn_ngram_gather *g, fn_error *err) {
     if (!g->running) {
         return FN_OK;
@@ -338,6 +363,9 @@ fn_status fn_ngram_gather_finish(fn_ngram_gather *g, fn_error *err) {
     size_t width = g->table->row.width;
     fn_status status = fn_read_pool_wait(pool_of(g->table), &g->batch, err);
     g->running = false;
+    if (status == FN_OK) {
+        count_gather(g);
+    }
     for (size_t i = 0; i < g->n && status == FN_OK; i++) {
         const fn_ngram_want *want = &g->wants[i];
         if (want->from != want->index) {
@@ -348,7 +376,16 @@ fn_status fn_ngram_gather_finish(fn_ngram_gather *g, fn_error *err) {
     return status;
 }
 
-/* ---- where it is ---------------------------------------------------------------------------- */
+/* ---- where it is, and what was read --------------------------------------------------------- */
+
+void fn_ngram_table_count(const fn_ngram_table *table, fn_ngram_counts *sum) {
+    const tally *t = table->tally;
+    uint64_t read = atomic_load_explicit(&t->read, memory_order_relaxed);
+    sum->rows += atomic_load_explicit(&t->rows, memory_order_relaxed);
+    sum->cached_rows += atomic_load_explicit(&t->cached, memory_order_relaxed);
+    sum->read_rows += read;
+    sum->read_bytes += read * table->row.bytes;
+}
 
 void fn_ngram_table_info(const fn_ngram_table *table, fn_ngram_info *out) {
     *out = (fn_ngram_info){.bytes = fn_ngram_table_bytes(table),

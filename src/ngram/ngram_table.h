@@ -49,7 +49,7 @@ typedef struct fn_ngram_gather {
     fn_ngram_want
         *wants; /* [n]: the rows to read, by place; then those that are there, and repeats */
     float *dst; /* [n, W] */
-    size_t n;
+    size_t n, cached;
     fn_read_batch batch;
     bool running;
 } fn_ngram_gather;
@@ -64,6 +64,8 @@ FN_NODISCARD fn_status fn_ngram_gather_finish(fn_ngram_gather *gather, fn_error 
 
 /* Of all rows as stored. */
 uint64_t fn_ngram_table_bytes(const fn_ngram_table *table);
+/* Adds to *sum what gathers that are finished have read. */
+void fn_ngram_table_count(const fn_ngram_table *table, fn_ngram_counts *sum);
 /* Asks the system what it caches. */
 void fn_ngram_table_info(const fn_ngram_table *table, fn_ngram_info *out);
 

@@ -293,6 +293,38 @@ static void a_row_is_one_read(void **unused) {
     free_case(&t);
 }
 
+/* What was looked up, and what of it came from where, of tables on disk and in RAM. */
+static void what_was_read_is_counted(void **unused) {
+    (void)unused;
+    table_case t;
+    int64_t rows[300];
+    make_case(&t, FN_DTYPE_BF16, NULL);
+    fn_ngram_table *disk = open_table(&t, false);
+    fn_ngram_table *ram = open_table(&t, true);
+    for (size_t i = 0; i < 300; i++) {
+        rows[i] = (int64_t)(i % 75 * 4);
+    }
+    fn_ngram_counts counts = {0};
+    check_rows(disk, FN_DTYPE_BF16, rows, 300);
+    fn_ngram_table_count(disk, &counts);
+    assert_int_equal(counts.rows, 300);
+    assert_int_equal(counts.read_rows, 75);
+    assert_int_equal(counts.read_bytes, 75 * 2 * W);
+    assert_int_equal(counts.cached_rows, 0);
+    check_rows(disk, FN_DTYPE_BF16, rows, 100); /* so few that the page cache is asked */
+    counts = (fn_ngram_counts){0};
+    fn_ngram_table_count(disk, &counts);
+    assert_int_equal(counts.rows, 400);
+    assert_int_equal(counts.read_rows + counts.cached_rows, 2 * 75);
+    check_rows(ram, FN_DTYPE_BF16, rows, 300);
+    fn_ngram_table_count(ram, &counts); /* a sum */
+    assert_int_equal(counts.rows, 700);
+    assert_int_equal(counts.read_rows + counts.cached_rows, 2 * 75);
+    fn_ngram_table_close(ram);
+    fn_ngram_table_close(disk);
+    free_case(&t);
+}
+
 static void rows_outside_the_table_are_refused(void **unused) {
     static const int64_t wrong[] = {-1, N, INT64_MAX, INT64_MIN};
     (void)unused;
@@ -477,6 +509,7 @@ int main(void) {
         cmocka_unit_test(every_row_of_every_type_is_what_was_written),
         cmocka_unit_test(interrupted_and_short_reads_go_on),
         cmocka_unit_test(a_row_is_one_read),
+        cmocka_unit_test(what_was_read_is_counted),
         cmocka_unit_test(rows_outside_the_table_are_refused),
         cmocka_unit_test(a_failing_disk_is_told_with_file_and_offset),
         cmocka_unit_test(a_file_that_shrinks_is_told),

@@ -156,7 +156,8 @@ def test_prometheus_reads_the_metrics(server):
                  "time_to_first_token_seconds", "inter_token_latency_seconds", "e2e_request_latency_seconds", "request_queue_time_seconds",
                  "kv_cache_usage_ratio", "state_checkpoints", "prefix_cache_queries", "prefix_cache_hits", "spec_decode_num_draft_tokens",
                  "spec_decode_num_accepted_tokens", "spec_decode_num_drafts", "spec_decode_num_accepted_tokens_per_pos",
-                 "spec_decode_num_draft_tokens_per_pos", "spec_decode_tokens_per_pass", "spec_decode_speedup", "build_info"):
+                 "spec_decode_num_draft_tokens_per_pos", "spec_decode_tokens_per_pass", "spec_decode_speedup", "ngram_rows", "ngram_cached_rows",
+                 "ngram_read_rows", "ngram_read_bytes", "build_info"):
         assert "flashnext_" + name in families, sorted(families)
     for family in families.values():
         assert family.documentation
@@ -164,7 +165,8 @@ def test_prometheus_reads_the_metrics(server):
             buckets = [sample.value for sample in family.samples if sample.name.endswith("_bucket")]
             count = next(sample.value for sample in family.samples if sample.name.endswith("_count"))
             assert buckets == sorted(buckets) and buckets[-1] == count > 0
-    before = server.metric("flashnext_generation_tokens_total")
+    before, rows = server.metric("flashnext_generation_tokens_total"), server.metric("flashnext_ngram_rows_total")
     generated = server.chat()["usage"]["completion_tokens"]
     assert server.metric("flashnext_generation_tokens_total") == before + generated
+    assert server.metric("flashnext_ngram_rows_total") >= rows + generated
     assert families["process_resident_memory_bytes"].samples[0].value > 1e7
