@@ -28,9 +28,9 @@ static fn_status check_unique(const fn_checkpoint *c, fn_error *err) {
         const fn_tensor *a = &c->tensors[i - 1];
         const fn_tensor *b = &c->tensors[i];
         if (strcmp(a->name, b->name) == 0) {
-            return fn_fail(err, FN_E_MODEL, "%s: tensor %.200s is in two files: %.200s and %.200s",
-                           c->dir, a->name, fn_checkpoint_file_name(c, a->file),
-                           fn_checkpoint_file_name(c, b->file));
+            return fn_fail(err, FN_E_MODEL, "tensor %.200s is in two files: %.380s and %.380s",
+                           a->name, fn_checkpoint_file_path(c, a->file),
+                           fn_checkpoint_file_path(c, b->file));
         }
     }
     return FN_OK;
@@ -109,7 +109,8 @@ static fn_status open_dir(fn_checkpoint *c, const fn_linked_file *links, size_t 
         status = merge(c, links, err);
     }
     if (status == FN_OK) {
-        status = fn_shard_index_check(&index, &c->names, c->tensors, c->n_tensors, err);
+        status = fn_shard_index_check(&index, c->dir, c->files, c->names.n, c->tensors,
+                                      c->n_tensors, err);
     }
     fn_shard_index_free(&index);
     return status;

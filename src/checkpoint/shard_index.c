@@ -245,7 +245,13 @@ static int find_tensor(const void *key, const void *item) {
     return strcmp(key, ((const fn_tensor *)item)->name);
 }
 
-fn_status fn_shard_index_check(const fn_shard_index *index, const fn_shard_list *files,
+static bool has_name(const fn_safetensors *file, const char *name) {
+    const char *slash = strrchr(file->path, '/');
+    return strcmp(slash != NULL ? slash + 1 : file->path, name) == 0;
+}
+
+fn_status fn_shard_index_check(const fn_shard_index *index, const char *dir,
+                               const fn_safetensors *files, size_t n_files,
                                const fn_tensor *tensors, size_t n, fn_error *err) {
     const char *name;
     json_t *file;
@@ -257,18 +263,20 @@ fn_status fn_shard_index_check(const fn_shard_index *index, const fn_shard_list 
         const char *said = json_string_value(file);
         if (t == NULL) {
             return fn_fail(err, FN_E_MODEL,
-                           "%s: names tensor %.200s, which is in no file (expected in %.200s)",
-                           index->path, name, said);
+                           "%.300s: names tensor %.200s, which is in no file (expected in "
+                           "%.300s/%.100s)",
+                           index->path, name, dir, said);
         }
-        if (strcmp(files->names[t->file], said) != 0) {
-            return fn_fail(err, FN_E_MODEL, "%s: %.200s: expected in %.200s, found in %.200s",
-                           index->path, name, said, files->names[t->file]);
+        if (t->file >= n_files || !has_name(&files[t->file], said)) {
+            return fn_fail(err, FN_E_MODEL,
+                           "%.250s: %.150s: expected in %.200s/%.100s, found in %.250s",
+                           index->path, name, dir, said, files[t->file].path);
         }
     }
     for (size_t i = 0; i < n; i++) {
-        if (json_object_get(index->map, tensors[i].name) == NULL) {
-            return fn_fail(err, FN_E_MODEL, "%s: omits tensor %.200s, found in %.200s (stale?)",
-                           index->path, tensors[i].name, files->names[tensors[i].file]);
+        if (tensors[i].file < n_files && json_object_get(index->map, tensors[i].name) == NULL) {
+            return fn_fail(err, FN_E_MODEL, "%.300s: omits tensor %.200s, found in %.300s (stale?)",
+                           index->path, tensors[i].name, files[tensors[i].file].path);
         }
     }
     return FN_OK;

@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "base/status.h"
+#include "checkpoint/safetensors.h"
 #include "checkpoint/tensor.h"
 
 #define FN_INDEX_NAME "model.safetensors.index.json"
@@ -32,8 +33,10 @@ typedef struct fn_shard_index {
 /* Reads dir's index if there is one and checks that every file it names is in `files`. */
 FN_NODISCARD fn_status fn_shard_index_read(const char *dir, const fn_shard_list *files,
                                            fn_shard_index *out, fn_error *err);
-/* Checks that index and headers (tensors [n], sorted by name) say the same. */
-FN_NODISCARD fn_status fn_shard_index_check(const fn_shard_index *index, const fn_shard_list *files,
+/* Checks that the index and the headers of dir's files [n_files] say the same; tensors [n] are sorted by name, and
+ * those of other files, which follow, are none of the index's. */
+FN_NODISCARD fn_status fn_shard_index_check(const fn_shard_index *index, const char *dir,
+                                            const fn_safetensors *files, size_t n_files,
                                             const fn_tensor *tensors, size_t n, fn_error *err);
 void fn_shard_index_free(fn_shard_index *index);
 

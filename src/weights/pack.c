@@ -131,10 +131,13 @@ static fn_status pack_as_stored(const fn_checkpoint *checkpoint, const task *t, 
 }
 
 /* A weight that is not finite would spoil its whole group, or be lost. */
-static fn_status check_finite(const task *t, size_t r, const float *row, fn_error *err) {
+static fn_status check_finite(const fn_checkpoint *checkpoint, const task *t, size_t r,
+                              const float *row, fn_error *err) {
     for (size_t k = 0; k < t->cols; k++) {
         if (!isfinite(row[k])) {
-            return fn_fail(err, FN_E_MODEL, "tensor %s, row %zu: found a weight that is not finite",
+            return fn_fail(err, FN_E_MODEL,
+                           "%s: tensor %s, row %zu: found a weight that is not finite",
+                           fn_checkpoint_file_path(checkpoint, t->source->weight->file),
                            t->source->weight->name, t->first_row + r);
         }
     }
@@ -142,8 +145,8 @@ static fn_status check_finite(const task *t, size_t r, const float *row, fn_erro
 }
 
 /* Row r of the task into its matrix; room: memory for codes and scales. */
-static fn_status pack_floats(const task *t, size_t r, const float *row, uint8_t *room,
-                             fn_error *err) {
+static fn_status pack_floats(const fn_checkpoint *checkpoint, const task *t, size_t r,
+                             const float *row, uint8_t *room, fn_error *err) {
     const fn_matrix *m = &t->matrix;
     size_t n = t->dst_row + r;
     if (m->kind == FN_MATRIX_F32) {
@@ -160,7 +163,7 @@ static fn_status pack_floats(const task *t, size_t r, const float *row, uint8_t 
     }
     int8_t *codes = (int8_t *)(void *)room;
     uint16_t *scales = (uint16_t *)(void *)(room + row_codes(t));
-    fn_status status = check_finite(t, r, row, err);
+    fn_status status = check_finite(checkpoint, t, r, row, err);
     if (status == FN_OK) {
         fn_quantize_row(row, t->cols, m->group, m->kind == FN_MATRIX_INT8 ? 8 : 4, codes, scales);
         fn_matrix_pack_codes(m, t->dst, n, codes, scales);
@@ -179,7 +182,7 @@ static fn_status pack(const fn_checkpoint *checkpoint, const task *t, uint8_t *s
     fn_status status =
         fn_source_read_f32(checkpoint, t->source, t->first_row, t->rows, scratch, rows, err);
     for (size_t r = 0; status == FN_OK && r < t->rows; r++) {
-        status = pack_floats(t, r, rows + r * t->cols, room, err);
+        status = pack_floats(checkpoint, t, r, rows + r * t->cols, room, err);
     }
     return status;
 }

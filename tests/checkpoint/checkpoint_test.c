@@ -288,11 +288,46 @@ static void index_and_headers_must_agree(void **state) {
     check_open(&m, INDEX ": names tensor model.layers.9.norm.weight", "in no file", SHARD_2);
     made_write(&m);
     edit_index(&m, "model.embed_tokens.weight", SHARD_2);
-    check_open(&m, INDEX ": model.embed_tokens.weight: expected in " SHARD_2,
-               "found in model-00001-of-00003.safetensors");
+    char expected[400];
+    char found[400];
+    (void)snprintf(expected, sizeof expected, "expected in %s/" SHARD_2 ",", m.dir);
+    (void)snprintf(found, sizeof found, "found in %s/model-00001-of-00003.safetensors", m.dir);
+    check_open(&m, INDEX ": model.embed_tokens.weight: ", expected, found);
     made_write(&m);
     edit_index(&m, "model.embed_tokens.weight", "model-other.safetensors");
     check_open(&m, INDEX, "1 file missing", "model-other.safetensors");
+    made_model_free(&m);
+}
+
+/* What is linked follows the files of the directory, and is none of its index's. */
+static void an_index_does_not_speak_of_linked_files(void **state) {
+    (void)state;
+    made_layout alone = made_plain_layout();
+    alone.index = false;
+    made_model m = tiny(made_plain_layout());
+    made_model other = tiny(alone);
+    made_tensor *t = made_find(&other, "embed_tokens.weight");
+    char path[400];
+    char name[80];
+    made_write(&m);
+    (void)strcpy(t->name, "linked.weight");
+    made_write(&other);
+    made_file_name(&other, t->file, name, sizeof name);
+    (void)snprintf(path, sizeof path, "%s/%s", other.dir, name);
+    fn_linked_file link = {path, "linked."};
+    fn_checkpoint *c = NULL;
+    fn_error err = {0};
+    if (fn_checkpoint_open_linked(m.dir, &link, 1, &c, &err) != FN_OK) {
+        fail_msg("%s", err.text);
+    }
+    assert_non_null(fn_checkpoint_find(c, "linked.weight"));
+    fn_checkpoint_close(c);
+    edit_index(&m, "linked.weight", SHARD_2);
+    char found[500];
+    (void)snprintf(found, sizeof found, "found in %s", path);
+    check_error(fn_checkpoint_open_linked(m.dir, &link, 1, &c, &err), &err, FN_E_MODEL,
+                "linked.weight: expected in", found);
+    made_model_free(&other);
     made_model_free(&m);
 }
 
@@ -398,6 +433,7 @@ int main(void) {
         cmocka_unit_test(one_tensor_in_two_files_is_refused),
         cmocka_unit_test(mapped_tensors_are_the_bytes_of_their_files),
         cmocka_unit_test(index_and_headers_must_agree),
+        cmocka_unit_test(an_index_does_not_speak_of_linked_files),
         cmocka_unit_test(index_that_is_no_index_is_refused),
         cmocka_unit_test(file_the_index_forgot_is_found),
         cmocka_unit_test(hidden_and_other_files_are_left_alone),
