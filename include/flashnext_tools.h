@@ -48,7 +48,9 @@ FN_API void fn_tensor_writer_abandon(fn_tensor_writer *writer);
  * counts by class. Freed with fn_string_free. Headers only. */
 FN_API fn_status fn_inspect(const char *model_dir, char **json, fn_error *err);
 /* Reads every byte of a prepared checkpoint and compares it with the checksums of its manifest (progress's stage is
- * "checking"). Fails with FN_E_MODEL, naming the file; FN_E_UNSUPPORTED for a checkpoint that has none. */
+ * "checking"), then every row of a linked n-gram table, which has none: it must be readable and hold finite numbers
+ * (stage "n-gram table"). Fails with FN_E_MODEL, naming the file; FN_E_UNSUPPORTED for a checkpoint without a
+ * manifest. */
 FN_API fn_status fn_inspect_check(const char *model_dir, fn_progress progress, void *progress_ud,
                                   fn_error *err);
 

@@ -172,7 +172,7 @@ static void print_checked(const json_t *root) {
     const char *ngram = cli_json_text(cli_json_at(root, "prepared"), "ngram");
     bool linked = strcmp(ngram, "link") == 0;
     printf("\nChecked: every byte of this directory is what was written%s\n",
-           linked ? "; of the linked n-gram table, sizes and headers alone" : "");
+           linked ? "; the linked n-gram table can be read and holds numbers" : "");
 }
 
 static fn_status check(const cli_options *options, const char *dir, fn_error *err) {

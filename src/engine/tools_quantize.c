@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 #include "engine/json_text.h"
 #include "flashnext_tools.h"
+#include "weights/linked_table.h"
 #include "weights/packed.h"
 #include "weights/prepare.h"
 
@@ -114,6 +115,8 @@ fn_status fn_inspect_check(const char *model_dir, fn_progress progress, void *ud
                          model_dir);
     } else {
         status = fn_prepared_check_data(files.prepared, tell, &w, err);
+        w.stage = "n-gram table";
+        status = status == FN_OK ? fn_linked_table_check(&files, tell, &w, err) : status;
     }
     fn_model_files_close(&files);
     return status;

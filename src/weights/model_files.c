@@ -53,6 +53,9 @@ static fn_status open_checkpoint(const char *dir, fn_model_files *files, fn_erro
 fn_status fn_model_files_open(const char *dir, bool no_mtp, fn_model_files *out, fn_error *err) {
     *out = (fn_model_files){0};
     fn_status status = fn_prepared_read(dir, &out->prepared, err);
+    if (status == FN_OK && out->prepared != NULL) {
+        status = fn_prepared_check_config(out->prepared, err);
+    }
     status = status == FN_OK ? read_config(dir, out, err) : status;
     out->shape.n_mtp = no_mtp ? 0 : out->shape.n_mtp;
     status = status == FN_OK ? open_checkpoint(dir, out, err) : status;

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 
+#define CONFIG_NAME "config.json"
 #define MAX_MANIFEST_BYTES ((size_t)64 << 20)
 #define PIECE_BYTES ((size_t)4 << 20)
 
@@ -383,6 +384,35 @@ static fn_status digest_file(checker *k, int fd, const char *path, const fn_prep
     return status;
 }
 
+static fn_status fail_edited(const char *path, const char *advice, fn_error *err) {
+    return fn_fail(err, FN_E_MODEL, "%.600s: changed since it was written with this directory%s",
+                   path, advice);
+}
+
+fn_status fn_prepared_check_config(const fn_prepared *p, fn_error *err) {
+    size_t i = 0;
+    char *text = NULL;
+    size_t n = 0;
+    fn_hash_stream stream;
+    while (i < p->n_files && strcmp(p->files[i].name, CONFIG_NAME) != 0) {
+        i++;
+    }
+    char *path = i < p->n_files ? fn_path_join(p->dir, CONFIG_NAME) : NULL;
+    if (path == NULL) {
+        return i < p->n_files ? fn_fail_nomem(err, CONFIG_NAME, strlen(p->dir)) : FN_OK;
+    }
+    fn_status status = fn_file_read_all(path, MAX_MANIFEST_BYTES, &text, &n, err);
+    fn_hash_stream_init(&stream);
+    fn_hash_stream_add(&stream, text, n);
+    if (status == FN_OK && fn_hash_stream_end(&stream) != p->files[i].data) {
+        status =
+            fail_edited(path, "; `flashnext quantize` with the same options writes it again", err);
+    }
+    fn_free(text);
+    fn_free(path);
+    return status;
+}
+
 static fn_status check_data(checker *k, const char *dir, const fn_prepared_file *file,
                             fn_error *err) {
     int fd = -1;
@@ -394,10 +424,13 @@ static fn_status check_data(checker *k, const char *dir, const fn_prepared_file 
     }
     fn_status status = fn_file_open(path, &fd, &bytes, err);
     if (status == FN_OK && bytes != file->bytes) {
-        status = check_file(path, bytes, file->bytes, 0, 0, err);
+        status = file->tensors ? check_file(path, bytes, file->bytes, 0, 0, err)
+                               : fail_edited(path, "", err);
     }
     status = status == FN_OK ? digest_file(k, fd, path, file, &digest, err) : status;
-    if (status == FN_OK && digest != file->data) {
+    if (status == FN_OK && digest != file->data && !file->tensors) {
+        status = fail_edited(path, "", err);
+    } else if (status == FN_OK && digest != file->data) {
         status = fn_fail(err, FN_E_MODEL,
                          "%.400s: damaged: its data are not what was written (digest %016" PRIx64
                          ", expected %016" PRIx64 ")",

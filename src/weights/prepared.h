@@ -77,6 +77,10 @@ void fn_prepared_free(fn_prepared *prepared);
 FN_NODISCARD fn_status fn_prepared_check(const fn_prepared *prepared, const fn_checkpoint *c,
                                          fn_error *err);
 
+/* Whether the directory's config.json is what was written: the meaning of its weights hangs on it, and so do saved
+ * states. FN_E_MODEL if it was changed. */
+FN_NODISCARD fn_status fn_prepared_check_config(const fn_prepared *prepared, fn_error *err);
+
 /* Whether settings ask for what was prepared: bits 0 and group 0 ask for nothing. FN_E_USAGE says what differs. */
 FN_NODISCARD fn_status fn_prepared_agrees(const fn_prepared *prepared,
                                           const fn_weight_settings *settings, fn_error *err);

@@ -240,6 +240,62 @@ def test_one_flipped_byte_of_data_is_found_by_check(flashnext, whole):
     assert done.returncode == 1 and "no checksums" in done.stderr
 
 
+def test_a_changed_config_is_refused_and_other_texts_may_be_edited(flashnext, whole):
+    """config.json decides what the weights mean; a template or a default is the user's to change, and the check tells of it."""
+    config = whole / "config.json"
+    good = config.read_bytes()
+    changed = json.loads(good)
+    (changed.get("text_config") or changed)["rms_norm_eps"] = 1e-3  # nothing that shapes or sizes would show
+    for text in (json.dumps(changed).encode(), good + b"\n", b"{}", b""):
+        config.write_bytes(text)
+        for command in ("plan", "inspect"):
+            done = flashnext.run(command, "--model-dir", whole)
+            assert done.returncode == 3 and f"{config}: changed since" in done.stderr and "flashnext quantize" in done.stderr, done.stderr
+    config.write_bytes(good)
+    defaults = whole / "generation_config.json"
+    defaults.write_text('{"do_sample": false}')
+    flashnext.ok("inspect", "--model-dir", whole)
+    texts = [path for path in whole.iterdir() if path.suffix in (".json", ".jinja") and path not in (config, defaults, whole / MANIFEST)]
+    for path in texts:
+        good = path.read_bytes()
+        path.write_bytes(good + b"\n")
+        flashnext.ok("inspect", "--model-dir", whole)
+        done = flashnext.run("inspect", "--check", "--model-dir", whole)
+        assert done.returncode == 3 and f"{path}: changed since" in done.stderr, done.stderr
+        path.write_bytes(good)
+
+
+def spoil(folder, part):
+    """Makes one value of a BF16 tensor whose name contains `part` no number; the file it is in, and its name."""
+    for path in sorted(folder.glob("*.safetensors")):
+        data = bytearray(path.read_bytes())
+        start = 8 + int.from_bytes(data[:8], "little")
+        for name, tensor in json.loads(data[8:start]).items():
+            if part in name and tensor["dtype"] == "BF16":
+                begin, end = tensor["data_offsets"]
+                at = start + begin + (end - begin) // 4 * 2
+                data[at:at + 2] = b"\xc0\x7f"
+                path.write_bytes(data)
+                return path, name
+    raise AssertionError(part)
+
+
+def test_a_linked_table_that_is_damaged_is_found_by_check(flashnext, copy_of, tmp_path):
+    folder, out = copy_of("mini-bf16"), tmp_path / "prepared"
+    flashnext.ok(*quantize(folder, out), "--ngram", "link")
+    path, name = spoil(folder, "ngram_embedding")
+    flashnext.ok("inspect", "--model-dir", out)
+    done = flashnext.run("inspect", "--check", "--model-dir", out)
+    assert done.returncode == 3 and f"{path}: {name}: row " in done.stderr and "not finite" in done.stderr, done.stderr
+
+
+def test_a_weight_that_is_no_number_is_named_with_its_file(flashnext, copy_of, tmp_path):
+    folder = copy_of("mini-bf16")
+    path, name = spoil(folder, "down_proj")
+    done = flashnext.run("quantize", "--model-dir", folder, "--out", tmp_path / "out", "--expert-bits", 4, "--dense-bits", 4)
+    assert done.returncode == 3 and f"{path}: tensor {name}, row " in done.stderr, done.stderr
+
+
 def test_missing_and_strange_files_are_named(flashnext, whole, tmp_path):
     first = sorted(whole.glob("*.safetensors"))[0]
     last = sorted(whole.glob("*.safetensors"))[-1]
