@@ -32,7 +32,8 @@ static void print_sizes(const char *out, const json_t *root, bool dry_run) {
            json_array_size(cli_json_at(root, "files")));
     printf(", from %s", cli_bytes(cli_json_whole(root, "source_bytes"), bytes, sizeof bytes));
     if (missing < whole) {
-        printf("; %s of them %s", cli_bytes(whole - missing, bytes, sizeof bytes),
+        printf("; %s of them %s, by their files' sizes and headers (inspect --check reads them)",
+               cli_bytes(whole - missing, bytes, sizeof bytes),
                dry_run ? "are there" : "were there");
     }
     puts(dry_run ? "; nothing was written" : "");

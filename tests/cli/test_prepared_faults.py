@@ -240,8 +240,13 @@ def test_one_flipped_byte_of_data_is_found_by_check(flashnext, whole):
     assert done.returncode == 1 and "no checksums" in done.stderr
 
 
-def test_a_changed_config_is_refused_and_other_texts_may_be_edited(flashnext, whole):
+def test_a_changed_config_is_refused_and_other_texts_may_be_edited(flashnext, copy_of, tmp_path):
     """config.json decides what the weights mean; a template or a default is the user's to change, and the check tells of it."""
+    source, whole = copy_of("mini-bf16"), tmp_path / "prepared"
+    texts = {"generation_config.json": '{"do_sample": false}', "chat_template.jinja": "{{ messages[0].content }}"}
+    for name, text in texts.items():
+        (source / name).write_text(text)
+    flashnext.ok(*quantize(source, whole))
     config = whole / "config.json"
     good = config.read_bytes()
     changed = json.loads(good)
@@ -252,17 +257,14 @@ def test_a_changed_config_is_refused_and_other_texts_may_be_edited(flashnext, wh
             done = flashnext.run(command, "--model-dir", whole)
             assert done.returncode == 3 and f"{config}: changed since" in done.stderr and "flashnext quantize" in done.stderr, done.stderr
     config.write_bytes(good)
-    defaults = whole / "generation_config.json"
-    defaults.write_text('{"do_sample": false}')
-    flashnext.ok("inspect", "--model-dir", whole)
-    texts = [path for path in whole.iterdir() if path.suffix in (".json", ".jinja") and path not in (config, defaults, whole / MANIFEST)]
-    for path in texts:
-        good = path.read_bytes()
-        path.write_bytes(good + b"\n")
+    for name, text in texts.items():
+        path = whole / name
+        path.write_text(text + "\n")
         flashnext.ok("inspect", "--model-dir", whole)
         done = flashnext.run("inspect", "--check", "--model-dir", whole)
         assert done.returncode == 3 and f"{path}: changed since" in done.stderr, done.stderr
-        path.write_bytes(good)
+        path.write_text(text)
+    flashnext.ok("inspect", "--check", "--model-dir", whole)
 
 
 def spoil(folder, part):
@@ -325,6 +327,8 @@ def test_the_same_command_mends_a_finished_directory(flashnext, whole, tmp_path)
         flashnext.ok(*quantize(MINI, whole))
         same_folders(good, whole)
     assert all(p.stat().st_mtime_ns == times[p.name] for p in files[1:])
+    told = flashnext.ok(*quantize(MINI, whole))
+    assert "were there, by their files' sizes and headers (inspect --check reads them)" in told
 
 
 # ---- shrinking -------------------------------------------------------------------------------------
