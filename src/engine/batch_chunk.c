@@ -26,9 +26,9 @@ void fn_batch_add(fn_sequence *q, size_t n, uint8_t *wants, fn_segment *out) {
 
 /* What a prompt gets of what is left: as many prompts share it as find enough. */
 static size_t share_of(size_t left, size_t n_prompts) {
-    size_t most = left / LEAST_SHARE > 1 ? left / LEAST_SHARE : 1;
+    size_t most = left / LEAST_SHARE;
     size_t among = n_prompts < most ? n_prompts : most;
-    return (left + among - 1) / among;
+    return among > 1 ? (left + among - 1) / among : left;
 }
 
 /* Shares out room among the prompts; what one leaves, the next takes. Whoever finds too little is first in the next
@@ -54,7 +54,7 @@ static size_t choose_members(fn_scheduler *s, size_t n_prompts, size_t room) {
         taken += n;
         n_prompts--;
     }
-    s->turn = next % s->max_running;
+    s->turn = next < s->max_running ? next : next - s->max_running;
     return taken;
 }
 

@@ -172,7 +172,6 @@ static void drafting_goes_on_while_prompts_enter(void **unused) {
     fn_engine_close(engine);
 }
 
-/* Many requests, one after the other and some of them cancelled: the same ones are drafted as well as at first. */
 /* Forwards of an answer that always guesses are never seen without guesses: a prompt enters beside them all the same. */
 static void a_prompt_waits_for_no_answer_that_always_guesses(void **unused) {
     (void)unused;
@@ -186,7 +185,8 @@ static void a_prompt_waits_for_no_answer_that_always_guesses(void **unused) {
     told second;
     told_prepare(&first, &running);
     first.hold_at = 5;
-    told_start(s, &running, NULL, &first);
+    assert_int_equal(told_try(s, &running, NULL, &first, NULL), FN_OK);
+    told_wait_ids(&first, 5);
     told_start(s, &entering, NULL, &second);
     told_let_go(&first);
     told_wait(&second);
@@ -200,6 +200,7 @@ static void a_prompt_waits_for_no_answer_that_always_guesses(void **unused) {
     fn_engine_close(engine);
 }
 
+/* Many requests, one after the other and some of them cancelled: the same ones are drafted as well as at first. */
 static void acceptance_does_not_fade(void **unused) {
     enum { ROUNDS = 10, EACH = 10 };
     size_t first[EACH] = {0};
