@@ -309,7 +309,7 @@ static void a_long_prompt_leaves_room_for_running_answers(void **unused) {
 }
 
 /* Each prompt in a chunk costs a reading of its recurrent state: few have large shares, and the others come next.
- * A chunk has room for 128 ids. */
+ * A chunk has room for 133 ids. */
 static void prompts_take_turns_with_shares_that_are_worth_it(void **unused) {
     (void)unused;
     enum { PROMPTS = 4, LENGTH = 240, SHARE = 64 };
