@@ -8,6 +8,9 @@ takes beyond the limit. Where the model holds, it is the same for every size.
 
     bench/cost.py --flashnext build/release/flashnext --work DIR --out bench/results/cost.json
 
+--only SERIES measures the base and one series (layers, experts, chosen, hidden, depth), and adds that to what --out has of the
+others: shorter runs, and of the checkpoints only that series' are needed. "Beside the base" is always beside the base of the same run.
+
 Needs numpy (random_checkpoint.py)."""
 import argparse
 import json
@@ -28,10 +31,12 @@ WHOLE = ([], ["--expert-bits", "8", "--dense-bits", "8"], BITS, ["--expert-bits"
 MACHINES = ("64GiB", "128GiB", "256GiB")
 
 
-def sizes():
+def sizes(only=None):
     """{name: sizes}, the base first."""
     found = {"base": BASE}
     for key, values in SERIES.items():
+        if only not in (None, key):
+            continue
         found |= {f"{key} {value}": BASE | {key: value} for value in values if value != BASE[key]}
     return found
 
@@ -70,20 +75,26 @@ def whole_model(flashnext, config, context):
     return found
 
 
+def planned_seconds(test, bytes_a_token, work, limits):
+    """Of a token: `work` is that of one forward."""
+    if test.startswith("tg"):
+        return bytes_a_token / limits["read_bytes_per_second"]
+    return sum(work[f"{kind}_operations"] / limits[f"{kind}_operations_per_second"] for kind in ("int8", "bf16", "f32")) / int(test[2:])
+
+
 def over_plan(row, bytes_a_token):
     """Measured over foretold time, of each round."""
-    found = []
-    for line in row["lines"]:
-        if not line["samples"]:
-            continue
-        work, limits = line["work"], line["limits"]
-        if line["test"].startswith("tg"):
-            seconds = bytes_a_token / limits["read_bytes_per_second"]
-        else:
-            seconds = sum(work[f"{kind}_operations"] / limits[f"{kind}_operations_per_second"]
-                          for kind in ("int8", "bf16", "f32")) / line["tokens"]
-        found.append(1 / line["samples"][0] / seconds)
-    return found
+    return [1 / line["samples"][0] / planned_seconds(line["test"], bytes_a_token, line["work"], line["limits"])
+            for line in row["lines"] if line["samples"]]
+
+
+def merged(path, results):
+    """With what the file has of other sizes and tests, in the order of a whole run."""
+    before = json.loads(path.read_text())["results"] if path and path.exists() else []
+    new = {(r["side"], r["test"]) for r in results}
+    order = list(sizes()) + [f"depth {depth}" for depth in DEPTHS]
+    return sorted(results + [r for r in before if (r["side"], r["test"]) not in new],
+                  key=lambda r: (r["test"].startswith("pp"), order.index(r["side"])))
 
 
 def main():
@@ -93,6 +104,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--tests", default="pp512,tg32")
+    parser.add_argument("--only", choices=[*SERIES, "depth"], help="the base and this series")
     parser.add_argument("--config", help="config.json of the published model: what it would need is saved, too")
     parser.add_argument("--context", type=int, default=32768, help="of the published model")
     parser.add_argument("--prepare-only", action="store_true", help="write the checkpoints, measure nothing")
@@ -100,29 +112,28 @@ def main():
     args = parser.parse_args()
     turns.end_on_sigterm()
     args.work.mkdir(parents=True, exist_ok=True)
-    folders = {name: prepare(args, name, size) for name, size in sizes().items()}
+    folders = {name: prepare(args, name, size) for name, size in sizes(args.only).items()}
     if args.prepare_only:
         return
     places = {name: (folder, 0) for name, folder in folders.items()}
-    places |= {f"depth {depth}": (folders["base"], depth) for depth in DEPTHS if depth > 0}
+    if args.only in (None, "depth"):
+        places |= {f"depth {depth}": (folders["base"], depth) for depth in DEPTHS if depth > 0}
     sides = {name: f"--model-dir {folder} -t {args.threads} -d {depth}" for name, (folder, depth) in places.items()}
     rows = turns.measure(args.flashnext, sides, args.tests.split(","), args.rounds)
     results = turns.summaries(rows)
-    for result, ((name, _), row) in zip(results, rows.items()):
-        planned = planned_bytes(args.flashnext, *places[name])
-        result |= {"size": sizes().get(name, BASE), "plan_bytes": planned,
-                   "over_plan": over_plan(row, planned)}
-        result["over_plan_median"] = statistics.median(result["over_plan"])
-    results = turns.older(args.out, args.tests.split(",")) + results
-    base = {r["test"]: r["over_plan_median"] for r in results if r["side"] == "base"}
+    base = {}
     print("| variant | test | tokens/s | plan's GB | measured over plan | beside the base |\n| --- | --- | --: | --: | --: | --: |")
-    for r in results:
-        r["beside_base"] = r["over_plan_median"] / base[r["test"]]
-        print(f"| {r['side']} | {r['test']} | {r['median']:.2f} | {r['plan_bytes'] / 1e9:.3f} | {r['over_plan_median']:.3f} | "
-              f"{r['beside_base']:.3f} |")
+    for r, ((name, test), row) in zip(results, rows.items()):
+        planned = planned_bytes(args.flashnext, *places[name])
+        r |= {"size": sizes().get(name, BASE), "plan_bytes": planned, "over_plan": over_plan(row, planned)}
+        r["over_plan_median"] = statistics.median(r["over_plan"])
+        r["beside_base"] = r["over_plan_median"] / base.setdefault(test, r["over_plan_median"])
+        print(f"| {r['side']} | {test} | {r['median']:.2f} | {planned / 1e9:.3f} | {r['over_plan_median']:.3f} | {r['beside_base']:.3f} |")
     if args.out:
-        turns.save(args.out, "Cost of a token", args.flashnext, results, base=BASE, bits=BITS,
-                   whole_model=whole_model(args.flashnext, args.config, args.context) if args.config else [])
+        results = merged(args.out, results)
+        before = json.loads(args.out.read_text()) if args.out.exists() else {}
+        whole = whole_model(args.flashnext, args.config, args.context) if args.config else before.get("whole_model", [])
+        turns.save(args.out, "Cost of a token", args.flashnext, results, base=BASE, bits=BITS, whole_model=whole)
 
 
 if __name__ == "__main__":

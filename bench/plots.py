@@ -186,22 +186,31 @@ def plot_depth(plt):
 
 
 def plot_cost(plt):
-    """Measured seconds of a decoded token beside plan's bytes over that round's bandwidth times the base's surplus."""
-    results = [r for r in load("cost")["results"] if r["test"].startswith("tg")]
-    base = results[0]
+    """Measured time of a token beside plan's (bytes over bandwidth, operations over peaks) times what the base takes beyond that."""
+    import cost
+
+    results = load("cost")["results"]
     series = {"layers": "layers", "experts": "experts", "chosen": "experts chosen", "hidden": "width", "depth": "tokens before"}
-    figure, axes = plt.subplots(1, len(series), figsize=(3 * len(series), 3), sharey=True)
-    for axis, (key, words) in zip(axes, series.items()):
-        rows = [r for r in results if r["side"].startswith(key + " ")] + [base]
-        rows.sort(key=lambda r: r["depth"] if key == "depth" else r["size"][key])
-        x = [r["depth"] if key == "depth" else r["size"][key] for r in rows]
-        limit = base["limits_median"]["read_bytes_per_second"]
-        axis.plot(x, [1e3 * r["over_plan_median"] * r["plan_bytes"] / limit for r in rows], "o", color=OURS, label="measured")
-        axis.plot(x, [1e3 * base["over_plan_median"] * r["plan_bytes"] / limit for r in rows], "-", color=PLAN, label="plan")
-        axis.set_xlabel(words)
-        axis.set_ylim(bottom=0)
-    axes[0].set_ylabel("ms a token")
-    axes[0].legend(fontsize=8)
+    tests = {r["test"]: "one by one" if r["test"].startswith("tg") else f"prompt of {r['test'][2:]}" for r in results}
+    figure, axes = plt.subplots(len(tests), len(series), figsize=(3 * len(series), 2.8 * len(tests)), sharey="row", squeeze=False)
+    for line, (test, words) in zip(axes, tests.items()):
+        of_test = [r for r in results if r["test"] == test]
+        base = next(r for r in of_test if r["side"] == "base")
+        for axis, (key, name) in zip(line, series.items()):
+            rows = [r for r in of_test if r["side"].startswith(key + " ")] + [base]
+            if len(rows) == 1:
+                axis.set_visible(False)
+                continue
+            rows.sort(key=lambda r: r["depth"] if key == "depth" else r["size"][key])
+            x = [r["depth"] if key == "depth" else r["size"][key] for r in rows]
+            plan = [1e3 * base["over_plan_median"] * cost.planned_seconds(test, r["plan_bytes"], r["work"], base["limits_median"])
+                    for r in rows]
+            axis.plot(x, [ms * r["beside_base"] for ms, r in zip(plan, rows)], "o", color=OURS, label="measured")
+            axis.plot(x, plan, "-", color=PLAN, label="plan")
+            axis.set_xlabel(name)
+            axis.set_ylim(bottom=0)
+        line[0].set_ylabel(f"{words}: ms a token")
+    axes[0][0].legend(fontsize=8)
     save(plt, figure, "cost")
 
 

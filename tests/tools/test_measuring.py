@@ -8,6 +8,7 @@ import pytest
 from conftest import ROOT
 
 BENCH = ROOT / "bench"
+sys.path.insert(0, str(BENCH))
 DEMO = ROOT / "models" / "demo"
 
 # Prints like llama-bench and llama-batched-bench, and notes when it was asked to measure.
@@ -109,6 +110,26 @@ def test_random_checkpoints_are_accepted(flashnext, tmp_path):
     script("random_checkpoint.py", folder, "--hidden", 640, "--layers", 4, "--experts", 4, "--chosen", 2, "--vocab", 1000)
     got = flashnext.json("bench", "--model-dir", folder, "-t", 1, "-r", 1, "-p", 4, "-n", 2, "-o", "json")
     assert [r["test"] for r in got["results"]] == ["pp4", "tg2"]
+
+
+def test_one_series_joins_what_was_measured_of_the_others(tmp_path):
+    cost = pytest.importorskip("cost", reason="needs numpy")
+    out = tmp_path / "cost.json"
+    out.write_text(json.dumps({"results": [{"side": side, "test": test, "run": 1} for test in ("tg32", "pp512")
+                                           for side in ("base", "layers 4", "hidden 1280", "depth 2048")]}))
+    found = cost.merged(out, [{"side": side, "test": "tg32", "run": 2} for side in ("base", "hidden 1280", "hidden 1920")])
+    assert [(r["test"], r["side"], r["run"]) for r in found] == [
+        ("tg32", "base", 2), ("tg32", "layers 4", 1), ("tg32", "hidden 1280", 2), ("tg32", "hidden 1920", 2), ("tg32", "depth 2048", 1),
+        ("pp512", "base", 1), ("pp512", "layers 4", 1), ("pp512", "hidden 1280", 1), ("pp512", "depth 2048", 1)]
+
+
+def test_plan_is_bytes_over_bandwidth_and_operations_over_peaks():
+    cost = pytest.importorskip("cost", reason="needs numpy")
+    limits = {"read_bytes_per_second": 50e9, "int8_operations_per_second": 2e12, "bf16_operations_per_second": 1e12,
+              "f32_operations_per_second": 5e11}
+    work = {"int8_operations": 4e12, "bf16_operations": 1e12, "f32_operations": 5e11}
+    assert cost.planned_seconds("tg32", 1e9, work, limits) == pytest.approx(0.02)
+    assert cost.planned_seconds("pp512", 1e9, work, limits) == pytest.approx(4 / 512)
 
 
 def test_the_tables_in_the_docs_are_what_was_measured():
