@@ -356,7 +356,7 @@ FN_API fn_status fn_session_generate(fn_session *session, const fn_generation *g
 /* ---- scheduler: many requests at once --------------------------------------------------------- */
 
 /* Requests wait in a queue, join those that run, and are computed together by one thread of the scheduler:
- * prompts enter in chunks between the tokens of running answers, whose size follows from measured times.
+ * prompts are read in chunks beside the tokens of running answers; how both share the threads follows from measured times.
  * Finished and half-read prompts stay in a prefix cache (whole states, by token ids), so a conversation
  * reads only what is new. An answer is the same ids, and the same bits of log-probability, as alone.
  *

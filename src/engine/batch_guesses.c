@@ -111,7 +111,7 @@ void fn_batch_choose(fn_scheduler *s, size_t answers, bool prompts, size_t room)
     if (s->engine->draft.fixed) {
         give_each(s, s->engine->draft.most, room);
     } else if (seconds > 0 && (fn_row_times_beyond(alone, answers) || s->guess_tried)) {
-        choose_by_cost(s, answers, prompts ? FN_PACE_STRETCH * seconds : seconds, room);
+        choose_by_cost(s, answers, seconds, room);
         if (!prompts && fn_draft_patience_choose(&s->patience, total(s)) > total(s)) {
             give_each(s, 1, room);
         }

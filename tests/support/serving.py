@@ -19,10 +19,11 @@ class Server:
     """The program with a port of its own; leaves with the context."""
 
     def __init__(self, path, *arguments, **environment):
-        self.log = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen([path, "serve", "--port", "0", *map(str, arguments)], stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.DEVNULL, stderr=self.log,
-                                        env={**os.environ, "FLASHNEXT_HOME": str(ROOT), **environment})
+        self.log = tempfile.NamedTemporaryFile("r")  # read through a description of its own: a shared one has one position
+        with open(self.log.name, "a") as log:
+            self.process = subprocess.Popen([path, "serve", "--port", "0", *map(str, arguments)], stdin=subprocess.DEVNULL,
+                                            stdout=subprocess.DEVNULL, stderr=log,
+                                            env={**os.environ, "FLASHNEXT_HOME": str(ROOT), **environment})
         self.seen = ""
         self.port = int(self.until(r"listening on (https?)://\S+:(\d+)").group(2))
         self.url = f"http://127.0.0.1:{self.port}"
