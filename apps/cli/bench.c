@@ -151,6 +151,12 @@ static fn_status open_model(bench *b, const cli_id_rows *rows, fn_error *err) {
     most = most > answer ? most : answer;
     size_t context = largest(b->depths, b->n_depths) + most + (size_t)2 * FN_MAX_DRAFTS + 1;
     size_t batch = largest(b->batches, b->n_batches);
+    size_t chunk = cli_count(b->options, CLI_OPT_CHUNK, batch);
+    if (chunk < batch) {
+        return cli_fail(err, FN_E_USAGE, "bench: --batch: found %zu, expected at most --chunk, %zu",
+                        batch, chunk);
+    }
+    context = context > batch ? context : batch; /* a forward has no more rows */
     fn_status status = cli_model_open(b->options, FN_PRECISION_DEFAULT, context, &b->model, err);
     if (status == FN_OK && rows->ids != NULL) {
         status = cli_id_rows_check(rows, cli_text(b->options, CLI_OPT_IDS_FILE),

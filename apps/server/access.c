@@ -1,5 +1,6 @@
 #include "server/access.h"
 
+#include <event2/keyvalq_struct.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -57,6 +58,30 @@ static void host_name(const char *host, char *out, size_t size) {
     const char *bracket = host[0] == '[' ? strchr(host, ']') : NULL;
     size_t n = bracket != NULL ? (size_t)(bracket - host) + 1 : strcspn(host, ":");
     (void)snprintf(out, size, "%.*s", (int)(n < size ? n : size - 1), host);
+}
+
+static size_t count_headers(struct evhttp_request *req, const char *name) {
+    const struct evkeyvalq *all = evhttp_request_get_input_headers(req);
+    size_t n = 0;
+    for (const struct evkeyval *h = all->tqh_first; h != NULL; h = h->next.tqe_next) {
+        n += strcasecmp(h->key, name) == 0;
+    }
+    return n;
+}
+
+bool srv_access_headers(struct evhttp_request *req, srv_problem *problem) {
+    static const char *const once[] = {"Content-Length", "Transfer-Encoding", "Host"};
+    bool both = count_headers(req, once[0]) > 0 && count_headers(req, once[1]) > 0;
+    const char *wrong = both ? "Content-Length beside Transfer-Encoding" : NULL;
+    for (size_t i = 0; i < sizeof once / sizeof once[0] && wrong == NULL; i++) {
+        wrong = count_headers(req, once[i]) > 1 ? once[i] : NULL;
+    }
+    if (wrong == NULL) {
+        return true;
+    }
+    (void)evhttp_add_header(evhttp_request_get_output_headers(req), "Connection", "close");
+    return srv_refuse_as(problem, 400, "invalid_header", "the request's headers: found %s %s",
+                         wrong, both ? "" : "more than once");
 }
 
 bool srv_access_host(const srv_options *options, struct evhttp_request *req, srv_problem *problem) {

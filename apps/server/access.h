@@ -18,6 +18,9 @@
 #include "server/server.h"
 
 bool srv_access_key(const srv_options *options, struct evhttp_request *req, srv_problem *problem);
+/* Headers that say where the request ends, or whom it is for, are there once: a proxy in front could take another. Where not,
+ * the connection ends with the reply. */
+bool srv_access_headers(struct evhttp_request *req, srv_problem *problem);
 bool srv_access_host(const srv_options *options, struct evhttp_request *req, srv_problem *problem);
 /* Adds the Access-Control headers of an origin that is allowed. */
 bool srv_access_origin(const srv_options *options, struct evhttp_request *req,

@@ -104,7 +104,8 @@ void srv_route(struct evhttp_request *req, void *ud) {
     srv_problem problem = {0};
     enum evhttp_cmd_type method = evhttp_request_get_command(req);
     const endpoint *found = NULL;
-    bool allowed = srv_access_host(server->options, req, &problem) &&
+    bool allowed = srv_access_headers(req, &problem) &&
+                   srv_access_host(server->options, req, &problem) &&
                    srv_access_origin(server->options, req, &problem);
     if (allowed && method == EVHTTP_REQ_OPTIONS) {
         preflight(x);

@@ -7,7 +7,8 @@
 #define LEAST_SHARE 64
 
 bool fn_batch_reads_prompt(const fn_sequence *q) {
-    return q->request != NULL && q->phase == FN_SEQUENCE_PROMPT && !q->in_chunk && q->rows == 0;
+    return q->request != NULL && q->phase == FN_SEQUENCE_PROMPT && !q->in_chunk && q->rows == 0 &&
+           !atomic_load(&q->request->cancelled);
 }
 
 void fn_batch_add(fn_sequence *q, size_t n, uint8_t *wants, fn_segment *out) {

@@ -150,7 +150,8 @@ void fn_batch_choose(fn_scheduler *s, size_t answers, bool prompts, size_t room)
 
 /* ---- batch_chunk.c ---- */
 
-/* Reads its prompt, and is neither in the chunk that the lane reads nor in the forward at hand. */
+/* Reads its prompt, which somebody waits for, and is neither in the chunk that the lane reads nor in the forward at
+ * hand. */
 bool fn_batch_reads_prompt(const fn_sequence *q);
 /* The next n ids of a sequence, and its guesses, as a segment whose rows want what wants [n + guesses] is set to. */
 void fn_batch_add(fn_sequence *q, size_t n, uint8_t *wants, fn_segment *out);

@@ -575,6 +575,60 @@ static void who_leaves_at_the_end_of_an_answer_holds_nobody_up(void **unused) {
     fn_engine_close(engine);
 }
 
+/* Between two chunks of a prompt that nobody else shares: it is not begun anew, for ever; and of those that share one, who
+ * left is read no further. */
+static void who_leaves_while_a_prompt_is_read_holds_nobody_up(void **unused) {
+    (void)unused;
+    enum { SHARING = 4, CHUNK = 64 };
+    fn_engine *engine = open_model(model_dirs[0], 2, CHUNK, CONTEXT);
+    fn_scheduler *s = new_scheduler(
+        engine, (fn_scheduler_options){.max_running = SHARING, .state_bytes = 1 << 28});
+    asked a = long_asked(engine, 8, CONTEXT - 20, 10);
+    told alone;
+    told t[SHARING];
+    told_alone(engine, &a, &alone);
+    for (size_t leaving = 1; leaving <= SHARING; leaving++) {
+        fn_scheduler_counts before;
+        fn_scheduler_counts after;
+        size_t stays = leaving == SHARING ? 1 : 0; /* one of those who share */
+        fn_scheduler_get_counts(s, &before);
+        told_prepare(&t[0], &a); /* holds the thread, so that the others begin together */
+        t[0].hold_at = 1;
+        assert_int_equal(told_try(s, &a, NULL, &t[0], NULL), FN_OK);
+        told_wait_ids(&t[0], 1);
+        for (size_t i = 1; i < leaving; i++) {
+            told_prepare(&t[i], &a);
+            t[i].cancel_progress = i == stays ? 0 : 2;
+            assert_int_equal(told_try(s, &a, NULL, &t[i], NULL), FN_OK);
+        }
+        told_let_go(&t[0]);
+        for (size_t i = 0; i < leaving; i++) {
+            told_wait(&t[i]);
+            if (i == 0 || i == stays) {
+                assert_same_told(&t[i], &alone);
+            } else {
+                assert_int_equal(t[i].result.status, FN_E_CANCELLED);
+            }
+            told_free(&t[i]);
+        }
+        fn_scheduler_get_counts(s, &after);
+        assert_true(after.prompt_ids - before.prompt_ids <=
+                    (stays > 0 ? 2 : 1) * a.n + (leaving - 1) * 2 * CHUNK);
+    }
+    told_prepare(&t[0], &a);
+    t[0].cancel_progress = 2; /* alone */
+    assert_int_equal(told_try(s, &a, NULL, &t[0], NULL), FN_OK);
+    told_wait(&t[0]);
+    told_free(&t[0]);
+    told_start(s, &a, NULL, &t[0]);
+    told_wait(&t[0]);
+    assert_same_told(&t[0], &alone);
+    told_free(&t[0]);
+    told_free(&alone);
+    fn_scheduler_destroy(s);
+    fn_engine_close(engine);
+}
+
 static void destroying_ends_everybody_and_handles_stay_valid(void **unused) {
     (void)unused;
     fn_engine *engine = open_model(model_dirs[0], 1, 16, CONTEXT);
@@ -788,6 +842,7 @@ int main(void) {
         cmocka_unit_test(requests_that_do_not_fit_together_take_turns),
         cmocka_unit_test(who_leaves_disturbs_nobody),
         cmocka_unit_test(who_leaves_at_the_end_of_an_answer_holds_nobody_up),
+        cmocka_unit_test(who_leaves_while_a_prompt_is_read_holds_nobody_up),
         cmocka_unit_test(destroying_ends_everybody_and_handles_stay_valid),
         cmocka_unit_test(random_departures_lose_nothing),
         cmocka_unit_test(lost_memory_fails_one_request_at_most),

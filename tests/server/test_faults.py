@@ -51,7 +51,9 @@ def refusal(got):
     (b"GET / HTTP/1.1\r\nX: " + b"y" * 30000, 431), (POST + b"Content-Length: -5\r\n\r\n", 400), (POST + b"Content-Length: x\r\n\r\n", 400),
     (POST + b"Content-Length: 99999999999999\r\n\r\n", 413), (CHUNKED + b"ZZZ\r\n", 413), (CHUNKED + b"-3\r\nabc\r\n", 413),
     (CHUNKED + b"fffffffffff\r\n", 413), (POST + b"Expect: the-impossible\r\nContent-Length: 5\r\n\r\n", 417), (b"BREW / HTTP/1.1\r\n\r\n", 501),
-    (b"TRACE / HTTP/1.1\r\n\r\n", 501)], ids=lambda value: repr(value[:30]) if isinstance(value, bytes) else str(value))
+    (b"TRACE / HTTP/1.1\r\n\r\n", 501), (POST + b"Content-Length: 2\r\nContent-Length: 40\r\n\r\n{}" + b"GET /health HTTP/1.1\r\n\r\n", 400),
+    (b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n", 400),
+    (POST + b"Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n3\r\nabc\r\n0\r\n\r\n", 400)], ids=lambda value: repr(value[:30]) if isinstance(value, bytes) else str(value))
 def test_what_is_no_request_is_refused_in_the_apis_shape(sent, status, server):
     got = exchange(server, sent)
     assert refusal(got) == status, got[:300]

@@ -89,8 +89,12 @@ static void on_progress(void *ud, const fn_prompt_progress *progress) {
     if (t->holds != NULL && t->holds_with == 0 && t->n_progress == 2) {
         hold_other(t);
     }
+    bool leaves = t->n_progress == t->cancel_progress;
     pthread_cond_broadcast(&t->changed);
     pthread_mutex_unlock(&t->mutex);
+    if (leaves) {
+        fn_request_cancel(t->request);
+    }
 }
 
 static void on_answer(void *ud, size_t answer, const fn_generated *generated) {

@@ -39,7 +39,8 @@ typedef struct told {
     double first_read; /* seconds, as the ids' */
     size_t stop_after; /* on_event returns false after so many ids; 0: never */
     size_t cancel_after;
-    bool cancel_at_end; /* when the end of an answer is told */
+    bool cancel_at_end;     /* when the end of an answer is told */
+    size_t cancel_progress; /* when so many parts of its prompt have been told; 0: never */
     size_t hold_at; /* with so many ids the scheduler stands still, until told_let_go; 0: never */
     struct told *holds; /* or NULL: that one holds at its next id... */
     size_t
