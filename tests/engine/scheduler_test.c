@@ -584,6 +584,7 @@ static void who_leaves_while_a_prompt_is_read_holds_nobody_up(void **unused) {
     fn_scheduler *s = new_scheduler(
         engine, (fn_scheduler_options){.max_running = SHARING, .state_bytes = 1 << 28});
     asked a = long_asked(engine, 8, CONTEXT - 20, 10);
+    const fn_request_options whole = {.no_cache = true}; /* no piece so short that it rides */
     told alone;
     told t[SHARING];
     told_alone(engine, &a, &alone);
@@ -594,12 +595,12 @@ static void who_leaves_while_a_prompt_is_read_holds_nobody_up(void **unused) {
         fn_scheduler_get_counts(s, &before);
         told_prepare(&t[0], &a); /* holds the thread, so that the others begin together */
         t[0].hold_at = 1;
-        assert_int_equal(told_try(s, &a, NULL, &t[0], NULL), FN_OK);
+        assert_int_equal(told_try(s, &a, &whole, &t[0], NULL), FN_OK);
         told_wait_ids(&t[0], 1);
         for (size_t i = 1; i < leaving; i++) {
             told_prepare(&t[i], &a);
             t[i].cancel_progress = i == stays ? 0 : 2;
-            assert_int_equal(told_try(s, &a, NULL, &t[i], NULL), FN_OK);
+            assert_int_equal(told_try(s, &a, &whole, &t[i], NULL), FN_OK);
         }
         told_let_go(&t[0]);
         for (size_t i = 0; i < leaving; i++) {
@@ -617,10 +618,10 @@ static void who_leaves_while_a_prompt_is_read_holds_nobody_up(void **unused) {
     }
     told_prepare(&t[0], &a);
     t[0].cancel_progress = 2; /* alone */
-    assert_int_equal(told_try(s, &a, NULL, &t[0], NULL), FN_OK);
+    assert_int_equal(told_try(s, &a, &whole, &t[0], NULL), FN_OK);
     told_wait(&t[0]);
     told_free(&t[0]);
-    told_start(s, &a, NULL, &t[0]);
+    told_start(s, &a, &whole, &t[0]);
     told_wait(&t[0]);
     assert_same_told(&t[0], &alone);
     told_free(&t[0]);
