@@ -2,9 +2,9 @@
 """What a token costs against layers, experts, experts chosen, width and context, beside what `plan` foretells.
 
 Random checkpoints of several sizes are written below --work (up to 8 GB), quantised to INT8 with INT4 experts, and measured in turns
-(turns.py). plan's model of a decoded token is its bytes over the bandwidth; of a token read, its operations over the peak of the
-multiply-adds. `over_plan` is the measured time over that, both limits as they were in that very round: what the engine
-takes beyond the limit. Where the model holds, it is the same for every size.
+(turns.py). plan's model of a decoded token is its bytes over the bandwidth; of a token read, its operations over the peaks of the
+multiply-adds, and the bytes that blocks hand on over the bandwidth. `over_plan` is the measured time over that, the limits as they
+were in that very round: what the engine takes beyond them. Where the model holds, it is the same for every size.
 
     bench/cost.py --flashnext build/release/flashnext --work DIR --out bench/results/cost.json
 
@@ -75,16 +75,37 @@ def whole_model(flashnext, config, context):
     return found
 
 
-def planned_seconds(test, bytes_a_token, work, limits):
-    """Of a token: `work` is that of one forward."""
+def beside_matrices(size, n):
+    """What a prompt of n ids needs beside the products with matrices: the delta rule's operations in float32 (7 for each element of
+    a head's state), attention's over the keys before each id, and bytes that every layer's blocks hand on: the streams through
+    two mixers, in and out, and the experts' outputs."""
+    c = random_checkpoint.config_of(argparse.Namespace(**size))["text_config"]
+    attention = c["layer_types"].count("full_attention")
+    state = c["linear_num_value_heads"] * c["linear_key_head_dim"] * c["linear_value_head_dim"]
+    heads = c["num_attention_heads"] * c["head_dim"]
+    handed_on = 4 * c["hc_count"] + 2 * c["num_experts_per_tok"]
+    return {"f32_operations": 7.0 * n * state * (size["layers"] - attention),
+            "bf16_operations": 4.0 * n * heads * (n / 2) * attention,
+            "row_bytes": 4.0 * n * c["hidden_size"] * handed_on * size["layers"]}
+
+
+def planned_seconds(test, bytes_a_token, work, limits, beside):
+    """Of a token: `work` is that of one forward, `beside` of a prompt what it needs beside the matrices."""
     if test.startswith("tg"):
         return bytes_a_token / limits["read_bytes_per_second"]
-    return sum(work[f"{kind}_operations"] / limits[f"{kind}_operations_per_second"] for kind in ("int8", "bf16", "f32")) / int(test[2:])
+    operations = sum((work[f"{kind}_operations"] + beside.get(f"{kind}_operations", 0)) / limits[f"{kind}_operations_per_second"]
+                     for kind in ("int8", "bf16", "f32"))
+    return (operations + beside["row_bytes"] / limits["read_bytes_per_second"]) / int(test[2:])
 
 
-def over_plan(row, bytes_a_token):
+def beside_of(test, size):
+    return beside_matrices(size, int(test[2:])) if test.startswith("pp") else {}
+
+
+def over_plan(row, bytes_a_token, size):
     """Measured over foretold time, of each round."""
-    return [1 / line["samples"][0] / planned_seconds(line["test"], bytes_a_token, line["work"], line["limits"])
+    return [1 / line["samples"][0] / planned_seconds(line["test"], bytes_a_token, line["work"], line["limits"],
+                                                     beside_of(line["test"], size))
             for line in row["lines"] if line["samples"]]
 
 
@@ -125,7 +146,8 @@ def main():
     print("| variant | test | tokens/s | plan's GB | measured over plan | beside the base |\n| --- | --- | --: | --: | --: | --: |")
     for r, ((name, test), row) in zip(results, rows.items()):
         planned = planned_bytes(args.flashnext, *places[name])
-        r |= {"size": sizes().get(name, BASE), "plan_bytes": planned, "over_plan": over_plan(row, planned)}
+        size = sizes().get(name, BASE)
+        r |= {"size": size, "plan_bytes": planned, "over_plan": over_plan(row, planned, size)}
         r["over_plan_median"] = statistics.median(r["over_plan"])
         r["beside_base"] = r["over_plan_median"] / base.setdefault(test, r["over_plan_median"])
         print(f"| {r['side']} | {test} | {r['median']:.2f} | {planned / 1e9:.3f} | {r['over_plan_median']:.3f} | {r['beside_base']:.3f} |")

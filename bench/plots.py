@@ -203,7 +203,8 @@ def plot_cost(plt):
                 continue
             rows.sort(key=lambda r: r["depth"] if key == "depth" else r["size"][key])
             x = [r["depth"] if key == "depth" else r["size"][key] for r in rows]
-            plan = [1e3 * base["over_plan_median"] * cost.planned_seconds(test, r["plan_bytes"], r["work"], base["limits_median"])
+            plan = [1e3 * base["over_plan_median"] * cost.planned_seconds(test, r["plan_bytes"], r["work"], base["limits_median"],
+                                                                     cost.beside_of(test, r["size"]))
                     for r in rows]
             axis.plot(x, [ms * r["beside_base"] for ms, r in zip(plan, rows)], "o", color=OURS, label="measured")
             axis.plot(x, plan, "-", color=PLAN, label="plan")

@@ -128,8 +128,18 @@ def test_plan_is_bytes_over_bandwidth_and_operations_over_peaks():
     limits = {"read_bytes_per_second": 50e9, "int8_operations_per_second": 2e12, "bf16_operations_per_second": 1e12,
               "f32_operations_per_second": 5e11}
     work = {"int8_operations": 4e12, "bf16_operations": 1e12, "f32_operations": 5e11}
-    assert cost.planned_seconds("tg32", 1e9, work, limits) == pytest.approx(0.02)
-    assert cost.planned_seconds("pp512", 1e9, work, limits) == pytest.approx(4 / 512)
+    assert cost.planned_seconds("tg32", 1e9, work, limits, cost.beside_of("tg32", cost.BASE)) == pytest.approx(0.02)
+    beside = {"f32_operations": 1e12, "bf16_operations": 5e11, "row_bytes": 25e9}
+    assert cost.planned_seconds("pp512", 1e9, work, limits, beside) == pytest.approx((4 + 2 + 0.5 + 0.5) / 512)
+
+
+def test_a_prompt_needs_more_than_its_matrices():
+    """Counted by hand for the published width, eight layers of which two attend."""
+    cost = pytest.importorskip("cost", reason="needs numpy")
+    beside = cost.beside_of("pp512", {"hidden": 2560, "layers": 8, "experts": 24, "chosen": 10, "vocab": 102400})
+    assert beside["f32_operations"] == 7 * 512 * 48 * 128 * 128 * 6  # 48 heads, their states read and written once an id
+    assert beside["bf16_operations"] == 2 * 2 * 24 * 256 * 512 * 256 * 2  # 24 heads of 256, scores and values, half the keys
+    assert beside["row_bytes"] == 512 * 8 * (2 * 2 * 4 * 2560 * 4 + 2 * 10 * 2560 * 4)
 
 
 def test_the_tables_in_the_docs_are_what_was_measured():
