@@ -19,40 +19,6 @@
 
 #define CONTEXT 256
 
-static fn_scheduler *new_scheduler(fn_engine *engine, fn_scheduler_options options) {
-    fn_scheduler *s = NULL;
-    fn_error err = {0};
-    if (fn_scheduler_create(engine, &options, &s, &err) != FN_OK) {
-        fail_msg("%s", err.text);
-    }
-    return s;
-}
-
-/* Lengths, limits, sampling, log-probabilities: all mixed. */
-static asked make_asked(const fn_engine *engine, size_t i, float temperature) {
-    asked a = {.n = 3 + 29 * i % 90, .generation = fn_generation_default(fn_engine_text(engine))};
-    make_ids(engine, 100 + i, a.ids, a.n);
-    a.generation.sampling.temperature = temperature;
-    a.generation.sampling.top_k = i % 3 == 0 ? 0 : 5 + (int32_t)i;
-    a.generation.sampling.top_p = i % 4 == 1 ? 0.9F : 1.0F;
-    a.generation.sampling.min_p = 0;
-    a.generation.sampling.repetition_penalty = i % 5 == 2 ? 1.3F : 1.0F;
-    a.generation.sampling.seed = 7 * i;
-    a.generation.max_tokens = 5 + 7 * i % 40;
-    a.generation.ignore_end = i % 2 == 0;
-    a.generation.n_logprobs = i % 3;
-    return a;
-}
-
-static asked long_asked(const fn_engine *engine, size_t seed, size_t n, size_t limit) {
-    asked a = {.n = n, .generation = fn_generation_default(fn_engine_text(engine))};
-    make_ids(engine, seed, a.ids, n);
-    a.generation.sampling = (fn_sampling){.top_p = 1, .repetition_penalty = 1};
-    a.generation.ignore_end = true;
-    a.generation.max_tokens = limit;
-    return a;
-}
-
 static void sixteen_at_once_equal_each_alone(void **unused) {
     (void)unused;
     for (size_t m = 0; m < n_model_dirs; m++) {
@@ -62,12 +28,12 @@ static void sixteen_at_once_equal_each_alone(void **unused) {
                                             .state_bytes = 1 << 28,
                                             .cache_bytes = warm ? 1 << 26 : 0,
                                             .cache_spacing = 20};
-            fn_scheduler *s = new_scheduler(engine, options);
+            fn_scheduler *s = told_scheduler(engine, options);
             asked all[16];
             told alone[16];
             told together[16];
             for (size_t i = 0; i < 16; i++) {
-                all[i] = make_asked(engine, i, i % 2 == 0 ? 0.0F : 1.0F);
+                all[i] = asked_mixed(engine, i, i % 2 == 0 ? 0.0F : 1.0F);
                 told_alone(engine, &all[i], &alone[i]);
             }
             for (int again = 0; again <= warm; again++) {
@@ -95,9 +61,9 @@ static void several_answers_equal_requests_with_the_next_seeds(void **unused) {
     (void)unused;
     fn_engine *engine = open_model(model_dirs[0], 2, 16, CONTEXT);
     for (size_t places = 1; places <= 8; places += 7) {
-        fn_scheduler *s = new_scheduler(
+        fn_scheduler *s = told_scheduler(
             engine, (fn_scheduler_options){.max_running = places, .state_bytes = 1 << 28});
-        asked a = make_asked(engine, 11, 1.0F);
+        asked a = asked_mixed(engine, 11, 1.0F);
         fn_request_options options = {.n_answers = 4};
         told together;
         told_start(s, &a, &options, &together);
@@ -106,7 +72,7 @@ static void several_answers_equal_requests_with_the_next_seeds(void **unused) {
         size_t n_ids = 0;
         for (size_t i = 0; i < 4; i++) {
             told alone;
-            a.generation.sampling.seed = make_asked(engine, 11, 1.0F).generation.sampling.seed + i;
+            a.generation.sampling.seed = asked_mixed(engine, 11, 1.0F).generation.sampling.seed + i;
             told_alone(engine, &a, &alone);
             assert_true(together.answers[i].ended);
             assert_same_answers(&together.answers[i], &alone.answers[0]);
@@ -125,8 +91,8 @@ static void prompt_logprobs_are_those_of_the_logits_read_one_by_one(void **unuse
     fn_engine *engine = open_model(model_dirs[1], 2, 24, CONTEXT);
     size_t vocab = engine->shape.vocab;
     fn_scheduler *s =
-        new_scheduler(engine, (fn_scheduler_options){.max_running = 5, .cache_bytes = 1 << 26});
-    asked a = make_asked(engine, 2, 0);
+        told_scheduler(engine, (fn_scheduler_options){.max_running = 5, .cache_bytes = 1 << 26});
+    asked a = asked_mixed(engine, 2, 0);
     a.n = 70;
     make_ids(engine, 44, a.ids, a.n);
     a.generation.n_logprobs = 3;
@@ -164,7 +130,7 @@ static void a_thinking_budget_closes_the_thought(void **unused) {
     (void)unused;
     fn_engine *engine = open_model("models/demo", 2, 64, 400);
     const fn_text *text = fn_engine_text(engine);
-    fn_scheduler *s = new_scheduler(engine, (fn_scheduler_options){.max_running = 4});
+    fn_scheduler *s = told_scheduler(engine, (fn_scheduler_options){.max_running = 4});
     static const char request[] =
         "{\"messages\": [{\"role\": \"user\", \"content\": \"What is a cat?\"}]}";
     char *prompt = NULL;
@@ -212,9 +178,9 @@ static void conversations_read_only_what_is_new(void **unused) {
     (void)unused;
     for (int keeps_thoughts = 0; keeps_thoughts < 2; keeps_thoughts++) {
         fn_engine *engine = open_model(model_dirs[keeps_thoughts], 2, 16, ROOM);
-        fn_scheduler *s =
-            new_scheduler(engine, (fn_scheduler_options){.max_running = 2, .cache_bytes = 1 << 26});
-        asked a = long_asked(engine, 1, 60, ANSWER); /* the system's message */
+        fn_scheduler *s = told_scheduler(
+            engine, (fn_scheduler_options){.max_running = 2, .cache_bytes = 1 << 26});
+        asked a = asked_long(engine, 1, 60, ANSWER); /* the system's message */
         size_t marks[2 * TURNS + 1] = {a.n};
         size_t n_marks = 1;
         size_t before = 0; /* ids of the last prompt without its opener: a marked place */
@@ -255,8 +221,8 @@ static void hits_and_forks_are_answered_as_if_cold(void **unused) {
     (void)unused;
     fn_engine *engine = open_model(model_dirs[0], 2, 32, CONTEXT);
     fn_scheduler *s =
-        new_scheduler(engine, (fn_scheduler_options){.max_running = 2, .cache_bytes = 1 << 26});
-    asked a = long_asked(engine, 2, 90, 8);
+        told_scheduler(engine, (fn_scheduler_options){.max_running = 2, .cache_bytes = 1 << 26});
+    asked a = asked_long(engine, 2, 90, 8);
     a.generation.n_logprobs = 5;
     for (size_t i = 0; i < 90; i++) { /* no end ids: only the prompt's end is kept */
         a.ids[i] = a.ids[i] == engine->shape.eos_id ? 1 : a.ids[i];
@@ -284,9 +250,9 @@ static void a_long_prompt_leaves_room_for_running_answers(void **unused) {
     (void)unused;
     fn_engine *engine = open_model(model_dirs[0], 1, 128, 600);
     fn_scheduler *s =
-        new_scheduler(engine, (fn_scheduler_options){.max_running = 2, .state_bytes = 1 << 28});
-    asked a = long_asked(engine, 3, 10, 500);
-    asked b = long_asked(engine, 4, 256, 2);
+        told_scheduler(engine, (fn_scheduler_options){.max_running = 2, .state_bytes = 1 << 28});
+    asked a = asked_long(engine, 3, 10, 500);
+    asked b = asked_long(engine, 4, 256, 2);
     told running;
     told entering;
     told_start(s, &a, NULL, &running);
@@ -314,9 +280,9 @@ static void prompts_take_turns_with_shares_that_are_worth_it(void **unused) {
     (void)unused;
     enum { PROMPTS = 4, LENGTH = 240, SHARE = 64 };
     fn_engine *engine = open_model(model_dirs[0], 2, 128 + PROMPTS + 1, CONTEXT);
-    fn_scheduler *s = new_scheduler(
+    fn_scheduler *s = told_scheduler(
         engine, (fn_scheduler_options){.max_running = PROMPTS + 1, .state_bytes = 1 << 28});
-    asked first = long_asked(engine, 1, 3, 1);
+    asked first = asked_long(engine, 1, 3, 1);
     told holder;
     told t[PROMPTS];
     double last_begun = 0;
@@ -325,7 +291,7 @@ static void prompts_take_turns_with_shares_that_are_worth_it(void **unused) {
     assert_int_equal(told_try(s, &first, NULL, &holder, NULL), FN_OK);
     told_wait_ids(&holder, 1);
     for (size_t i = 0; i < PROMPTS; i++) {
-        asked a = long_asked(engine, 20 + i, LENGTH, 1);
+        asked a = asked_long(engine, 20 + i, LENGTH, 1);
         for (size_t j = 0; j < LENGTH; j++) { /* no end of a message, where a chunk ends */
             a.ids[j] = a.ids[j] == engine->shape.eos_id ? 1 : a.ids[j];
         }
@@ -352,10 +318,10 @@ static void prompts_take_turns_with_shares_that_are_worth_it(void **unused) {
 static void prompts_at_and_over_the_limit(void **unused) {
     (void)unused;
     fn_engine *engine = open_model(model_dirs[0], 1, 64, CONTEXT);
-    fn_scheduler *s = new_scheduler(engine, (fn_scheduler_options){0});
+    fn_scheduler *s = told_scheduler(engine, (fn_scheduler_options){0});
     told t;
     fn_error err = {0};
-    asked a = long_asked(engine, 1, CONTEXT - 1, FN_UNLIMITED);
+    asked a = asked_long(engine, 1, CONTEXT - 1, FN_UNLIMITED);
     told_start(s, &a, NULL, &t);
     told_wait(&t);
     assert_int_equal(t.result.status, FN_OK);
@@ -365,14 +331,14 @@ static void prompts_at_and_over_the_limit(void **unused) {
     static const size_t over[] = {CONTEXT, CONTEXT + 1, 3 * CONTEXT};
     for (size_t i = 0; i < 3; i++) {
         char number[32];
-        a = long_asked(engine, 1, over[i], 5);
+        a = asked_long(engine, 1, over[i], 5);
         (void)snprintf(number, sizeof number, "%zu", over[i]);
         t = (told){0};
         err = (fn_error){0};
         check_error(told_try(s, &a, NULL, &t, &err), &err, FN_E_RANGE, number, "256");
         told_free(&t);
     }
-    a = long_asked(engine, 1, 5, 5);
+    a = asked_long(engine, 1, 5, 5);
     a.ids[3] = -7;
     t = (told){0};
     err = (fn_error){0};
@@ -398,12 +364,12 @@ static void a_full_queue_refuses_and_the_others_are_answered(void **unused) {
     (void)unused;
     enum { RUNNING = 2, WAITING = 3 };
     fn_engine *engine = open_model(model_dirs[0], 1, 16, CONTEXT);
-    fn_scheduler *s = new_scheduler(engine, (fn_scheduler_options){.max_running = RUNNING,
-                                                                   .max_waiting = WAITING,
-                                                                   .state_bytes = 1 << 28});
+    fn_scheduler *s = told_scheduler(engine, (fn_scheduler_options){.max_running = RUNNING,
+                                                                    .max_waiting = WAITING,
+                                                                    .state_bytes = 1 << 28});
     told t[RUNNING + WAITING];
     told refused = {0};
-    asked a = long_asked(engine, 3, 100, 150);
+    asked a = asked_long(engine, 3, 100, 150);
     fn_error err = {0};
     for (size_t i = 0; i < RUNNING + WAITING; i++) {
         told_start(s, &a, NULL, &t[i]);
@@ -434,8 +400,8 @@ static void a_full_queue_refuses_and_the_others_are_answered(void **unused) {
 static void requests_that_do_not_fit_together_take_turns(void **unused) {
     (void)unused;
     fn_engine *engine = open_model(model_dirs[0], 2, 32, CONTEXT);
-    asked a = long_asked(engine, 5, 150, 100);
-    asked b = long_asked(engine, 6, 120, 130);
+    asked a = asked_long(engine, 5, 150, 100);
+    asked b = asked_long(engine, 6, 120, 130);
     told alone_a;
     told alone_b;
     told_alone(engine, &a, &alone_a);
@@ -445,7 +411,7 @@ static void requests_that_do_not_fit_together_take_turns(void **unused) {
     assert_int_equal(fn_request_make(&options, engine, &probe, NULL), FN_OK);
     uint64_t bytes = fn_sequence_bytes(engine, probe, 0);
     fn_request_leave(probe);
-    fn_scheduler *s = new_scheduler(
+    fn_scheduler *s = told_scheduler(
         engine, (fn_scheduler_options){.max_running = 4, .state_bytes = bytes * 10 / 7});
     told t[2];
     told_start(s, &a, NULL, &t[0]);
@@ -458,7 +424,7 @@ static void requests_that_do_not_fit_together_take_turns(void **unused) {
     told_free(&t[0]);
     told_free(&t[1]);
     fn_scheduler_destroy(s);
-    s = new_scheduler(engine, (fn_scheduler_options){.max_running = 4, .state_bytes = bytes / 2});
+    s = told_scheduler(engine, (fn_scheduler_options){.max_running = 4, .state_bytes = bytes / 2});
     fn_error err = {0};
     t[0] = (told){0};
     check_error(told_try(s, &a, NULL, &t[0], &err), &err, FN_E_FIT, "250 tokens");
@@ -469,254 +435,6 @@ static void requests_that_do_not_fit_together_take_turns(void **unused) {
     fn_engine_close(engine);
 }
 
-/* ---- leaving ---- */
-
-static void who_leaves_disturbs_nobody(void **unused) {
-    (void)unused;
-    fn_engine *engine = open_model(model_dirs[0], 2, 8, CONTEXT);
-    fn_scheduler *s = new_scheduler(
-        engine,
-        (fn_scheduler_options){.max_running = 2, .state_bytes = 1 << 28, .cache_bytes = 1 << 26});
-    asked a = long_asked(engine, 8, 20, 200);
-    asked b = long_asked(engine, 9, 240, 10);
-    told alone;
-    told t[4];
-    told_alone(engine, &a, &alone);
-    told_prepare(&t[0], &a);
-    t[0].hold_at = 3; /* so that nobody is done before the others leave */
-    assert_int_equal(told_try(s, &a, NULL, &t[0], NULL), FN_OK);
-    told_wait_ids(&t[0], 3);
-    told_prepare(&t[1], &b);
-    t[1].holds = &t[0];
-    assert_int_equal(told_try(s, &b, NULL, &t[1], NULL), FN_OK); /* reads its prompt */
-    told_start(s, &b, NULL, &t[2]);                              /* waits */
-    told_start(s, &b, NULL, &t[3]);
-    fn_request_cancel(t[2].request);
-    told_let_go(&t[0]);
-    told_wait(&t[2]);
-    assert_int_equal(t[2].result.status, FN_E_CANCELLED);
-    assert_int_equal(t[2].result.n_generated, 0);
-    pthread_mutex_lock(&t[1].mutex);
-    while (t[1].n_progress < 2) {
-        pthread_cond_wait(&t[1].changed, &t[1].mutex);
-    }
-    pthread_mutex_unlock(&t[1].mutex);
-    fn_request_cancel(t[1].request);
-    fn_request_cancel(t[1].request);
-    told_let_go(&t[0]);
-    told_wait(&t[1]);
-    assert_int_equal(t[1].result.status, FN_E_CANCELLED);
-    assert_false(t[1].answers[0].ended);
-    told_wait(&t[3]);
-    assert_int_equal(t[3].result.status, FN_OK);
-    assert_true(t[3].result.n_cached > 0); /* what the one before had read was kept */
-    told_wait(&t[0]);
-    assert_same_told(&t[0], &alone);
-    fn_request_cancel(t[0].request); /* too late: harmless */
-    for (size_t i = 0; i < 4; i++) {
-        told_free(&t[i]);
-    }
-    told_free(&alone);
-    /* In the middle of an answer, by its callback and from outside. */
-    for (size_t way = 0; way < 3; way++) {
-        told_prepare(&t[0], &a);
-        t[0].stop_after = way == 0 ? 7 : 0;
-        t[0].cancel_after = way == 1 ? 7 : 0;
-        if (way == 2) {
-            told_start(s, &a, NULL, &t[1]);
-            t[0].holds = &t[1];
-            t[0].holds_with = 7;
-        }
-        assert_int_equal(told_try(s, &a, NULL, &t[0], NULL), FN_OK);
-        if (way == 2) {
-            told_wait_ids(&t[0], 7);
-            fn_request_cancel(t[0].request);
-            told_let_go(&t[1]);
-            told_free(&t[1]);
-        }
-        told_wait(&t[0]);
-        assert_int_equal(t[0].result.status, way == 0 ? FN_OK : FN_E_CANCELLED);
-        assert_true(t[0].answers[0].n >= 7 && t[0].answers[0].n < 200);
-        assert_int_equal(t[0].result.n_generated, t[0].answers[0].n);
-        if (way == 0) {
-            assert_int_equal(t[0].answers[0].generated.finish, FN_FINISH_CANCELLED);
-        }
-        told_free(&t[0]);
-    }
-    fn_scheduler_destroy(s);
-    fn_engine_close(engine);
-}
-
-/* Between the end of an answer and the forward that reads its last id. */
-static void who_leaves_at_the_end_of_an_answer_holds_nobody_up(void **unused) {
-    (void)unused;
-    fn_engine *engine = open_model(model_dirs[0], 2, 8, CONTEXT);
-    fn_scheduler *s = new_scheduler(
-        engine,
-        (fn_scheduler_options){.max_running = 2, .state_bytes = 1 << 28, .cache_bytes = 1 << 26});
-    asked a = long_asked(engine, 8, 20, 10);
-    told alone;
-    told t[2];
-    told_alone(engine, &a, &alone);
-    told_prepare(&t[0], &a);
-    t[0].hold_at = 1; /* until its handle is there */
-    t[0].cancel_at_end = true;
-    assert_int_equal(told_try(s, &a, NULL, &t[0], NULL), FN_OK);
-    told_let_go(&t[0]);
-    told_wait(&t[0]);
-    told_start(s, &a, NULL, &t[1]);
-    for (size_t i = 0; i < 2; i++) {
-        told_wait(&t[i]);
-        assert_same_told(&t[i], &alone);
-        told_free(&t[i]);
-    }
-    told_free(&alone);
-    fn_scheduler_destroy(s);
-    fn_engine_close(engine);
-}
-
-/* Between two chunks of a prompt that nobody else shares: it is not begun anew, for ever; and of those that share one, who
- * left is read no further. */
-static void who_leaves_while_a_prompt_is_read_holds_nobody_up(void **unused) {
-    (void)unused;
-    enum { SHARING = 4, CHUNK = 64 };
-    fn_engine *engine = open_model(model_dirs[0], 2, CHUNK, CONTEXT);
-    fn_scheduler *s = new_scheduler(
-        engine, (fn_scheduler_options){.max_running = SHARING, .state_bytes = 1 << 28});
-    asked a = long_asked(engine, 8, CONTEXT - 20, 10);
-    const fn_request_options whole = {.no_cache = true}; /* no piece so short that it rides */
-    told alone;
-    told t[SHARING];
-    told_alone(engine, &a, &alone);
-    for (size_t leaving = 1; leaving <= SHARING; leaving++) {
-        fn_scheduler_counts before;
-        fn_scheduler_counts after;
-        size_t stays = leaving == SHARING ? 1 : 0; /* one of those who share */
-        fn_scheduler_get_counts(s, &before);
-        told_prepare(&t[0], &a); /* holds the thread, so that the others begin together */
-        t[0].hold_at = 1;
-        assert_int_equal(told_try(s, &a, &whole, &t[0], NULL), FN_OK);
-        told_wait_ids(&t[0], 1);
-        for (size_t i = 1; i < leaving; i++) {
-            told_prepare(&t[i], &a);
-            t[i].cancel_progress = i == stays ? 0 : 2;
-            assert_int_equal(told_try(s, &a, &whole, &t[i], NULL), FN_OK);
-        }
-        told_let_go(&t[0]);
-        for (size_t i = 0; i < leaving; i++) {
-            told_wait(&t[i]);
-            if (i == 0 || i == stays) {
-                assert_same_told(&t[i], &alone);
-            } else {
-                assert_int_equal(t[i].result.status, FN_E_CANCELLED);
-            }
-            told_free(&t[i]);
-        }
-        fn_scheduler_get_counts(s, &after);
-        assert_true(after.prompt_ids - before.prompt_ids <=
-                    (stays > 0 ? 2 : 1) * a.n + (leaving - 1) * 2 * CHUNK);
-    }
-    told_prepare(&t[0], &a);
-    t[0].cancel_progress = 2; /* alone */
-    assert_int_equal(told_try(s, &a, &whole, &t[0], NULL), FN_OK);
-    told_wait(&t[0]);
-    told_free(&t[0]);
-    told_start(s, &a, &whole, &t[0]);
-    told_wait(&t[0]);
-    assert_same_told(&t[0], &alone);
-    told_free(&t[0]);
-    told_free(&alone);
-    fn_scheduler_destroy(s);
-    fn_engine_close(engine);
-}
-
-static void destroying_ends_everybody_and_handles_stay_valid(void **unused) {
-    (void)unused;
-    fn_engine *engine = open_model(model_dirs[0], 1, 16, CONTEXT);
-    fn_scheduler *s =
-        new_scheduler(engine, (fn_scheduler_options){.max_running = 2, .state_bytes = 1 << 28});
-    told t[5];
-    asked a = long_asked(engine, 3, 100, 150);
-    for (size_t i = 0; i < 5; i++) {
-        told_start(s, &a, NULL, &t[i]);
-    }
-    told_wait_ids(&t[0], 2);
-    fn_request_free(t[4].request);
-    t[4].request = NULL;
-    fn_scheduler_destroy(s);
-    for (size_t i = 0; i < 4; i++) {
-        fn_request_state state;
-        fn_request_get_state(t[i].request, &state);
-        assert_int_equal(state.phase, FN_REQUEST_DONE);
-        assert_true(t[i].done);
-        assert_int_equal(t[i].result.status, FN_E_CANCELLED);
-        fn_request_cancel(t[i].request);
-        told_free(&t[i]);
-    }
-    assert_false(t[4].done);
-    told_free(&t[4]);
-    fn_engine_close(engine);
-}
-
-/* Disconnects at any moment, over and over; in between and at the end requests that must be right. */
-static void random_departures_lose_nothing(void **unused) {
-    (void)unused;
-    enum { KINDS = 6, PLACES = 10, ROUNDS = 300 };
-    fn_engine *engine = open_model(model_dirs[0], 2, 16, CONTEXT);
-    fn_scheduler *s = new_scheduler(engine, (fn_scheduler_options){.max_running = 4,
-                                                                   .max_waiting = 100,
-                                                                   .state_bytes = 1 << 21,
-                                                                   .cache_bytes = 1 << 20,
-                                                                   .cache_spacing = 24});
-    asked kinds[KINDS];
-    told alone[KINDS];
-    told t[PLACES] = {0};
-    size_t kind_of[PLACES] = {0};
-    for (size_t k = 0; k < KINDS; k++) {
-        kinds[k] = make_asked(engine, k, k % 2 == 0 ? 0.0F : 1.0F);
-        memcpy(kinds[k].ids, kinds[0].ids,
-               sizeof kinds[k].ids[0] * (k % 3)); /* some share a start */
-        told_alone(engine, &kinds[k], &alone[k]);
-    }
-    for (size_t round = 0; round < ROUNDS; round++) {
-        uint64_t dice = fn_hash_mix(round);
-        size_t place = dice % PLACES;
-        if (t[place].request != NULL && dice >> 60 < 8) {
-            told_free(&t[place]); /* wherever it is */
-        } else if (t[place].request != NULL) {
-            told_wait(&t[place]);
-            assert_same_told(&t[place], &alone[kind_of[place]]);
-            told_free(&t[place]);
-        }
-        if (t[place].request == NULL) {
-            kind_of[place] = (dice >> 20) % KINDS;
-            told_start(s, &kinds[kind_of[place]], NULL, &t[place]);
-        }
-        if ((dice >> 30) % 4 == 0) {
-            nanosleep(&(struct timespec){.tv_nsec = (long)((dice >> 40) % 2000000)}, NULL);
-        }
-    }
-    for (size_t place = 0; place < PLACES; place++) {
-        if (t[place].request != NULL) {
-            told_wait(&t[place]);
-            assert_same_told(&t[place], &alone[kind_of[place]]);
-            told_free(&t[place]);
-        }
-    }
-    fn_scheduler_counts counts;
-    do { /* those that left without waiting are still leaving */
-        fn_scheduler_get_counts(s, &counts);
-    } while (counts.running > 0 || counts.state_bytes > 0);
-    assert_true(counts.cache_bytes <= counts.cache_limit);
-    assert_int_equal(counts.failed, 0);
-    for (size_t k = 0; k < KINDS; k++) {
-        told_free(&alone[k]);
-    }
-    fn_scheduler_destroy(s);
-    assert_int_equal(fn_state_pool_kept_bytes(engine->states), 0);
-    fn_engine_close(engine);
-}
-
 /* ---- memory ---- */
 
 /* Any one allocation of the library fails: the answer is right or says that memory is out, and the next request
@@ -724,7 +442,7 @@ static void random_departures_lose_nothing(void **unused) {
 static void lost_memory_fails_one_request_at_most(void **unused) {
     (void)unused;
     fn_engine *engine = open_model(model_dirs[0], 1, 16, CONTEXT);
-    asked a = long_asked(engine, 17, 50, 6);
+    asked a = asked_long(engine, 17, 50, 6);
     told alone;
     told_alone(engine, &a, &alone);
     bool complete = false;
@@ -764,11 +482,11 @@ static void lost_memory_fails_one_request_at_most(void **unused) {
 static void answering_allocates_nothing(void **unused) {
     (void)unused;
     fn_engine *engine = open_model(model_dirs[0], 2, 16, CONTEXT);
-    fn_scheduler *s = new_scheduler(
+    fn_scheduler *s = told_scheduler(
         engine,
         (fn_scheduler_options){.max_running = 4, .state_bytes = 1 << 28, .cache_bytes = 1 << 26});
     told t[3];
-    asked a = long_asked(engine, 5, 40, 200);
+    asked a = asked_long(engine, 5, 40, 200);
     for (size_t i = 0; i < 3; i++) {
         told_start(s, &a, NULL, &t[i]);
     }
@@ -841,11 +559,6 @@ int main(void) {
         cmocka_unit_test(prompts_at_and_over_the_limit),
         cmocka_unit_test(a_full_queue_refuses_and_the_others_are_answered),
         cmocka_unit_test(requests_that_do_not_fit_together_take_turns),
-        cmocka_unit_test(who_leaves_disturbs_nobody),
-        cmocka_unit_test(who_leaves_at_the_end_of_an_answer_holds_nobody_up),
-        cmocka_unit_test(who_leaves_while_a_prompt_is_read_holds_nobody_up),
-        cmocka_unit_test(destroying_ends_everybody_and_handles_stay_valid),
-        cmocka_unit_test(random_departures_lose_nothing),
         cmocka_unit_test(lost_memory_fails_one_request_at_most),
         cmocka_unit_test(answering_allocates_nothing),
         cmocka_unit_test(settings_are_checked),

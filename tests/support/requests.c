@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "support/model_case.h"
 
 /* Grown by realloc of libc: the recorder must not disturb counted allocations, so it takes room at once. */
 static void make_answer(told_answer *a, size_t room, size_t n_top) {
@@ -223,4 +224,39 @@ void assert_same_told(const told *a, const told *b) {
         fail_msg("%s", a->error);
     }
     assert_same_answers(&a->answers[0], &b->answers[0]);
+}
+
+/* ---- what is asked ---- */
+
+fn_scheduler *told_scheduler(fn_engine *engine, fn_scheduler_options options) {
+    fn_scheduler *s = NULL;
+    fn_error err = {0};
+    if (fn_scheduler_create(engine, &options, &s, &err) != FN_OK) {
+        fail_msg("%s", err.text);
+    }
+    return s;
+}
+
+asked asked_mixed(const fn_engine *engine, size_t i, float temperature) {
+    asked a = {.n = 3 + 29 * i % 90, .generation = fn_generation_default(fn_engine_text(engine))};
+    make_ids(engine, 100 + i, a.ids, a.n);
+    a.generation.sampling.temperature = temperature;
+    a.generation.sampling.top_k = i % 3 == 0 ? 0 : 5 + (int32_t)i;
+    a.generation.sampling.top_p = i % 4 == 1 ? 0.9F : 1.0F;
+    a.generation.sampling.min_p = 0;
+    a.generation.sampling.repetition_penalty = i % 5 == 2 ? 1.3F : 1.0F;
+    a.generation.sampling.seed = 7 * i;
+    a.generation.max_tokens = 5 + 7 * i % 40;
+    a.generation.ignore_end = i % 2 == 0;
+    a.generation.n_logprobs = i % 3;
+    return a;
+}
+
+asked asked_long(const fn_engine *engine, size_t seed, size_t n, size_t limit) {
+    asked a = {.n = n, .generation = fn_generation_default(fn_engine_text(engine))};
+    make_ids(engine, seed, a.ids, n);
+    a.generation.sampling = (fn_sampling){.top_p = 1, .repetition_penalty = 1};
+    a.generation.ignore_end = true;
+    a.generation.max_tokens = limit;
+    return a;
 }

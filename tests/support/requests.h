@@ -50,6 +50,13 @@ typedef struct told {
     pthread_cond_t changed;
 } told;
 
+/* A scheduler, or the test fails. */
+fn_scheduler *told_scheduler(fn_engine *engine, fn_scheduler_options options);
+/* The i-th of many: lengths, limits, sampling, log-probabilities all mixed. */
+asked asked_mixed(const fn_engine *engine, size_t i, float temperature);
+/* n ids, exactly `limit` ids of an answer, greedy. */
+asked asked_long(const fn_engine *engine, size_t seed, size_t n, size_t limit);
+
 /* The answer of a session that nobody else uses. */
 void told_alone(fn_engine *engine, const asked *a, told *t);
 /* options: NULL or what to add to ids and generation. */
