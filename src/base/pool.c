@@ -12,7 +12,7 @@
 /* About 20-50 microseconds: longer than the gap between two jobs of a step, shorter than anyone minds. */
 #define SPINS 4000
 #define MOST_THREADS 1024
-#define MOST_SHARES 4096
+#define MOST_SHARES SHARE_MASK
 
 /* A ticket: the round, how many shares it has, the next that nobody has taken. */
 #define ROUND_BITS 32
