@@ -9,7 +9,6 @@
 #include "tokens/jinja_string.h"
 
 /* As int() and json.loads refuse longer ones. */
-#define MAX_INT_DIGITS 4300
 #define TWO_63 9223372036854775808.0
 
 fn_jval fn_jnum_parse_int(fn_jrun *run, const char *p, size_t n) {
@@ -28,12 +27,12 @@ fn_jval fn_jnum_parse_int(fn_jrun *run, const char *p, size_t n) {
     if (fits) {
         return fn_j_int(value);
     }
-    if (n - at > MAX_INT_DIGITS) {
+    if (n - at > FN_JNUM_MAX_DIGITS) {
         return fn_jrun_error(run,
                              "Exceeds the limit (%d digits) for integer string conversion: value "
                              "has %zu digits; use sys.set_int_max_str_digits() to increase the "
                              "limit",
-                             MAX_INT_DIGITS, n - at);
+                             FN_JNUM_MAX_DIGITS, n - at);
     }
     char *text = fn_jrun_alloc(run, n + 1);
     if (text == NULL) {

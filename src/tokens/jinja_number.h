@@ -8,6 +8,7 @@
 #include "tokens/jinja_value.h"
 
 #define FN_JNUM_REPR_BYTES 40
+#define FN_JNUM_MAX_DIGITS 4300 /* of an integer, as in Python */
 
 /* Decimal digits with an optional sign, as INT or BIGINT. */
 fn_jval fn_jnum_parse_int(fn_jrun *run, const char *p, size_t n);

@@ -270,11 +270,12 @@ static fn_jval integer_value(fn_jparser *p, const fn_jtok *token) {
                : kind == 'o' || kind == 'O' ? 8
                : kind == 'b' || kind == 'B' ? 2
                                             : 10;
+    if (token->n > (base == 10 ? FN_JNUM_MAX_DIGITS : 2 + 15)) {
+        (void)fn_jparse_fail(p, token->line, "integer literal too large");
+        return fn_j_int(0);
+    }
     if (base == 10) {
         return fn_jnum_parse_int(p->run, token->text, token->n);
-    }
-    if (token->n > 2 + 15) {
-        return fn_jrun_error(p->run, "line %d: integer literal too large", token->line);
     }
     return fn_j_int(strtoll(token->text + 2, NULL, base));
 }

@@ -134,6 +134,24 @@ static void test_deeply_nested_templates_are_refused(void **state) {
     }
 }
 
+/* A fault of the template like others: its name and line, and a model that is wrong. */
+static void test_numbers_that_are_too_large_are_refused(void **state) {
+    (void)state;
+    char *digits = nested("1", "", "", 4301);
+    char *sources[] = {nested("\n{{ ", digits, " }}", 1),
+                       nested("\n{{ 0x1", "11111111111111111", " }}", 1),
+                       nested("\n{{ 0b1", "0000000000000000", " }}", 1)};
+    for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
+        fn_chat_template *t = NULL;
+        fn_error err = {0};
+        assert_int_equal(fn_chat_template_compile(sources[i], strlen(sources[i]), "t", &t, &err),
+                         FN_E_MODEL);
+        assert_string_equal(err.text, "t: line 2: integer literal too large");
+        fn_free(sources[i]);
+    }
+    fn_free(digits);
+}
+
 static void test_many_branches_are_no_depth(void **state) {
     (void)state;
     char *source = nested("{% elif x %}a", "", "", 5000);
@@ -267,6 +285,7 @@ int main(void) {
         cmocka_unit_test(test_recursion_is_bounded),
         cmocka_unit_test(test_output_and_memory_are_bounded),
         cmocka_unit_test(test_deeply_nested_templates_are_refused),
+        cmocka_unit_test(test_numbers_that_are_too_large_are_refused),
         cmocka_unit_test(test_many_branches_are_no_depth),
         cmocka_unit_test(test_deeply_nested_values_are_refused),
         cmocka_unit_test(test_failed_allocations_are_reported),
