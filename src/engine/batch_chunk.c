@@ -83,6 +83,9 @@ void fn_batch_chunk_begin(fn_scheduler *s, size_t answers) {
     }
     size_t room = fn_pace_rows(&s->pace, answers > 0, s->engine->chunk);
     s->chunk_rows = choose_members(s, prompts, room);
+    if (s->n_chunk == 0) { /* who was counted has left since */
+        return;
+    }
     for (size_t i = 0; i < s->n_chunk; i++) {
         s->chunk[i]->in_chunk = true;
     }
