@@ -15,10 +15,10 @@ typedef struct cli_bench_drafts {
     size_t n_held;
 } cli_bench_drafts;
 
-/* Rounds of so many tokens behind the session, which stands for `depth`, after one that warms up; *result is the
+/* n rounds of so many tokens behind the session, which stands for `depth`, after one that warms up; *result is the
  * caller's. */
 fn_status cli_bench_drafts_run(const cli_bench_drafts *drafts, fn_session *base, size_t depth,
-                               size_t tokens, size_t rounds, json_t **result, fn_error *err);
+                               size_t tokens, size_t n, json_t **result, fn_error *err);
 void cli_bench_drafts_print(const json_t *results, bool csv, bool behind_others);
 
 #endif

@@ -34,14 +34,9 @@ static fn_engine *open_drafting(const char *dir, fn_drafter_choice draft, bool f
 }
 
 static fn_scheduler *new_scheduler(fn_engine *engine, size_t running, uint64_t cache) {
-    fn_scheduler *s = NULL;
-    fn_error err = {0};
     fn_scheduler_options options = {
         .max_running = running, .state_bytes = 1 << 28, .cache_bytes = cache};
-    if (fn_scheduler_create(engine, &options, &s, &err) != FN_OK) {
-        fail_msg("%s", err.text);
-    }
-    return s;
+    return told_scheduler(engine, options);
 }
 
 /* Two requests a prompt; temperatures, seeds and penalties of their own. */

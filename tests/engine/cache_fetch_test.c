@@ -30,14 +30,9 @@ typedef struct slow_disk {
 } slow_disk;
 
 static fn_scheduler *new_scheduler(fn_engine *engine, const char *dir) {
-    fn_scheduler *s = NULL;
-    fn_error err = {0};
     fn_scheduler_options o = {
         .max_running = 2, .state_bytes = 1 << 28, .cache_bytes = 1 << 26, .cache_dir = dir};
-    if (fn_scheduler_create(engine, &o, &s, &err) != FN_OK) {
-        fail_msg("%s", err.text);
-    }
-    return s;
+    return told_scheduler(engine, o);
 }
 
 static asked greedy(const fn_engine *engine, size_t seed, size_t n, size_t limit) {
